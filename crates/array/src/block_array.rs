@@ -1,10 +1,9 @@
 //! An array as clients of a volume use it, whatever its kind. The I/O path of a pool's volumes
 //! (`pool/src/volume/io.rs`, `zones.rs`) is written against it, so that an array that keeps its
-//! data another way can stand beside [`Array`].
+//! data another way can stand beside [`Array`](crate::Array).
 
 use stripewise_drive::{Buffer, BufferPool};
 
-use crate::array::Array;
 use crate::error::ArrayError;
 use crate::map::extents::Extent;
 
@@ -61,70 +60,4 @@ pub trait BlockArray: Clone + 'static {
 
     /// Bytes in use in the journal, and bytes that it has; `None` without one.
     fn journal_fill(&self) -> Option<(u64, u64)>;
-}
-
-impl BlockArray for Array {
-    fn capacity_bytes(&self) -> u64 {
-        self.capacity_bytes()
-    }
-
-    fn buffers(&self) -> &BufferPool {
-        self.buffers()
-    }
-
-    fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.check_range(offset_bytes, length_bytes)
-    }
-
-    async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        self.read(offset_bytes, length).await
-    }
-
-    async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        self.write(offset_bytes, data, fua).await
-    }
-
-    async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.write_zeroes(offset_bytes, length_bytes).await
-    }
-
-    async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.discard(offset_bytes, length_bytes).await
-    }
-
-    async fn flush(&self) -> Result<(), ArrayError> {
-        self.flush().await
-    }
-
-    async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
-        self.durable_until(start_bytes, end_bytes).await
-    }
-
-    fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {
-        self.extents(offset_bytes, length_bytes, most)
-    }
-
-    fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.is_unwritten(offset_bytes, length_bytes)
-    }
-
-    fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.zeroes_at_once(offset_bytes, length_bytes)
-    }
-
-    fn is_abandoned(&self) -> bool {
-        self.is_abandoned()
-    }
-
-    fn refused_flushes(&self) -> u64 {
-        self.refused_flushes()
-    }
-
-    fn take_over_refusals(&self, other: &Self) {
-        self.take_over_refusals(other);
-    }
-
-    fn journal_fill(&self) -> Option<(u64, u64)> {
-        self.journal_fill()
-    }
 }

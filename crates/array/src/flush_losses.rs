@@ -94,13 +94,16 @@ impl FlushLosses {
         *self.last.borrow_mut() = Some(error.clone());
     }
 
-    /// Takes over the unreported losses of `other`, which is no longer used: the next flush here
-    /// reports them.
-    pub(crate) fn take_over(&self, other: &Self) {
-        if other.reported.replace(other.lost.get()) != other.lost.get() {
-            self.lost.set(self.lost.get() + 1);
-            *self.last.borrow_mut() = other.last.borrow().clone();
-        }
+    /// Gives away the losses that no client has learned of.
+    pub(crate) fn take_unreported(&self) -> Option<DriveError> {
+        let is_any = self.reported.replace(self.lost.get()) != self.lost.get();
+        is_any.then(|| self.last.borrow().clone()).flatten()
+    }
+
+    /// Takes over losses of an array that is no longer used: the next flush here reports them.
+    pub(crate) fn take_over(&self, error: DriveError) {
+        self.lost.set(self.lost.get() + 1);
+        *self.last.borrow_mut() = Some(error);
     }
 
     /// Number of losses so far. A caller that relies on its writes compares it before and after.

@@ -31,6 +31,7 @@ mod error;
 mod flush_losses;
 #[doc(hidden)]
 pub mod fuzzing;
+mod handle;
 mod heat;
 mod jobs;
 mod journal;
@@ -48,22 +49,22 @@ pub mod tuning;
 mod write_back;
 
 pub use array::{
-    AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, LocalFuture,
-    NoHost, SumsInit,
+    AreaPlace, Array, ArrayCounters, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, ArraySpec, HostRequest,
+    LocalFuture, NoHost, SumsInit,
 };
 pub use block_array::BlockArray;
 #[doc(hidden)]
 pub use block_set::{Bits, Block, BlockSet, SPAN_BLOCKS, Span};
 pub use error::ArrayError;
 pub use flush_losses::FlushFailures;
-pub use jobs::migration::Pace;
+pub use handle::ArrayHandle;
 pub use jobs::rebuild::RowRebuild;
 pub use jobs::scrub::{PlaceFault, ScrubProgress, ScrubReport, WrongPlace};
 pub use journal::Area;
 pub use map::extents::{Extent, push_extent};
 pub use map::regions::RegionState;
 pub use member::gate::Gate;
-pub use member::{Class, FailReason, Member, MemberCounters, MemberOptions};
+pub use member::{Class, FailReason, Member, MemberCounters, MemberLabel, MemberOptions};
 #[doc(hidden)]
 pub use stripes::lock_order;
 #[doc(hidden)]

@@ -8,7 +8,7 @@
 //! wrote) are *holes*. Pure data; the engine looks places up here, the pool allocates, records and
 //! changes it.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -91,7 +91,7 @@ impl Run {
 }
 
 /// Runs of one block, in order, without overlap.
-pub type Block = Rc<Vec<Run>>;
+pub type Block = Arc<Vec<Run>>;
 
 /// The slab map of one volume.
 #[derive(Clone, Debug, Default)]
@@ -105,7 +105,7 @@ impl PartialEq for RowTable {
     fn eq(&self, other: &Self) -> bool {
         self.width == other.width
             && self.rows == other.rows
-            && self.blocks.iter().zip(&other.blocks).all(|(a, b)| Rc::ptr_eq(a, b) || a == b)
+            && self.blocks.iter().zip(&other.blocks).all(|(a, b)| Arc::ptr_eq(a, b) || a == b)
     }
 }
 
@@ -148,7 +148,7 @@ impl RowTable {
     /// Puts a block in place of another, valid or not: for tests of what refuses invalid ones.
     #[doc(hidden)]
     pub fn set_block(&mut self, index: usize, runs: Vec<Run>) {
-        self.blocks[index] = Rc::new(runs);
+        self.blocks[index] = Arc::new(runs);
     }
 
     /// Puts `runs` in place of whatever rows `from` to `to` have; all of them lie in one block. The
@@ -161,7 +161,7 @@ impl RowTable {
         all.extend(block.iter().filter_map(|run| run.part(0, from)));
         all.extend(runs);
         all.extend(block.iter().filter_map(|run| run.part(to, u64::MAX)));
-        *block = Rc::new(all);
+        *block = Arc::new(all);
     }
 
     /// The run that a row is in; `None` for a hole and beyond the end.
@@ -214,7 +214,7 @@ impl RowTable {
             let stop = end.min((index as u64 + 1) * ROWS_PER_BLOCK);
             // In place, where no other version shares the block: a plan that moves many rows would
             // copy all runs for each of them.
-            let runs = Rc::make_mut(&mut self.blocks[index]);
+            let runs = Arc::make_mut(&mut self.blocks[index]);
             // The runs that are touched, and one on either side that may go on in what is new.
             let touched = runs.partition_point(|run| run.end_row() < at)
                 ..runs.partition_point(|run| run.first_row <= stop);
@@ -245,7 +245,7 @@ impl RowTable {
                 push(&mut runs, run);
             }
             if changed {
-                *block = Rc::new(runs);
+                *block = Arc::new(runs);
             }
         }
     }
@@ -348,8 +348,8 @@ mod tests {
         assert_eq!(table.runs().count(), 1);
         let before = table.clone();
         table.set(ROWS_PER_BLOCK + 3, 1, &[place(7, 9)]);
-        assert!(Rc::ptr_eq(&before.blocks()[0], &table.blocks()[0]));
-        assert!(!Rc::ptr_eq(&before.blocks()[1], &table.blocks()[1]));
+        assert!(Arc::ptr_eq(&before.blocks()[0], &table.blocks()[0]));
+        assert!(!Arc::ptr_eq(&before.blocks()[1], &table.blocks()[1]));
         table.resize(5);
         assert_eq!(table.allocated_rows(), 5);
         table.update(|_, _, places| {

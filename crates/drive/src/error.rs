@@ -1,6 +1,6 @@
 //! Errors of drives: kind, place, operation and the system's error code.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::operation::Operation;
 
@@ -40,7 +40,7 @@ pub enum DriveErrorKind {
 )]
 pub struct DriveError {
     /// The drive's label: its path, or a model's name.
-    pub drive: Rc<str>,
+    pub drive: Arc<str>,
     /// The operation.
     pub operation: Operation,
     /// Offset of the first byte, in bytes.

@@ -1,6 +1,6 @@
 //! The `Drive` trait: the one interface to anything that stores blocks.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -68,7 +68,7 @@ impl IoRequest {
     }
 
     /// Creates an error for a failure of this request.
-    pub fn error(&self, drive: &Rc<str>, kind: DriveErrorKind, os_code: Option<i32>) -> DriveError {
+    pub fn error(&self, drive: &Arc<str>, kind: DriveErrorKind, os_code: Option<i32>) -> DriveError {
         DriveError {
             drive: drive.clone(),
             operation: self.operation,
@@ -114,7 +114,7 @@ pub enum DriveKind {
 #[derive(Clone, Debug)]
 pub struct DriveInfo {
     /// Display name: the path, or a model's name.
-    pub label: Rc<str>,
+    pub label: Arc<str>,
     /// Kind of drive.
     pub kind: DriveKind,
     /// Usable bytes; a multiple of `logical_block_bytes`.

@@ -446,11 +446,12 @@ impl Inner {
         let mut result = Ok(());
         if ending == Ending::Erase {
             // Nothing that it holds matters any more.
-            arrays.iter().for_each(Array::protect);
+            arrays.iter().for_each(|array| array.visit(Array::protect));
         }
         self.jobs.until_conversions_rest().await;
         for array in &arrays {
-            result = result.and(array.close().await.map_err(PoolError::from));
+            let closed = array.call(async |array| array.close().await).await;
+            result = result.and(closed.map_err(PoolError::from));
         }
         self.jobs.until_idle().await;
         self.freed.until_reclaimed().await;

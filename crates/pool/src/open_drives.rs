@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use stripewise_drive::Drive;
@@ -22,6 +23,7 @@ use crate::superblock::writer::Target;
 use stripewise_array::ArrayMember;
 use stripewise_array::Gate;
 use stripewise_array::Member;
+use stripewise_array::MemberLabel;
 
 /// A drive that is at hand and takes part.
 #[derive(Clone)]
@@ -214,10 +216,12 @@ impl OpenDrives {
         }
     }
 
-    /// The number of the drive behind a queue.
-    pub(crate) fn number_of(&self, member: &Rc<Member>) -> Option<u32> {
+    /// The number and the queue of the drive with this very label.
+    pub(crate) fn labelled(&self, label: &MemberLabel) -> Option<(u32, Rc<Member>)> {
         let open = self.open.borrow();
-        open.iter().find(|(_, drive)| Rc::ptr_eq(&drive.member, member)).map(|(number, _)| *number)
+        let mut all = open.iter().map(|(number, drive)| (*number, &drive.member));
+        all.find(|(_, member)| Arc::ptr_eq(member.label(), label))
+            .map(|(number, member)| (number, member.clone()))
     }
 
     /// Wrong blocks that were counted on all drives.
@@ -323,10 +327,10 @@ impl OpenDrives {
         Some(ArrayMember { number, member, slabs_base_bytes, sums_base_bytes })
     }
 
-    /// All drives that rows may lie on and that work, as arrays know them.
-    pub(crate) fn array_members(&self, manifest: &Manifest) -> Vec<ArrayMember> {
+    /// All drives that rows may lie on and that work, named so that arrays find them.
+    pub(crate) fn named_members(&self, manifest: &Manifest) -> Vec<ArrayMember<MemberLabel>> {
         let drives = manifest.drives.iter().filter(|drive| drive.is_online() && drive.role != Role::Spare);
-        drives.filter_map(|drive| self.array_member(manifest, drive.number)).collect()
+        drives.filter_map(|drive| Some(self.array_member(manifest, drive.number)?.named())).collect()
     }
 
     /// Drives that take part according to the record, but cannot any more.
@@ -484,7 +488,7 @@ mod tests {
         drives.get(1).unwrap().member.fail("a test");
         assert_eq!(kinds(&drives), [(1, ExclusionKind::Failed), (3, ExclusionKind::Missing)]);
         assert_eq!(drives.all_working(&manifest), [0, 2].into());
-        let members: Vec<u32> = drives.array_members(&manifest).iter().map(|member| member.number).collect();
+        let members: Vec<u32> = drives.named_members(&manifest).iter().map(|member| member.number).collect();
         assert_eq!(members, [0, 2]);
     }
 

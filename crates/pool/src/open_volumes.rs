@@ -11,14 +11,13 @@ use crate::manifest::format::Manifest;
 use crate::manifest::ids::{Id, VolumeId};
 use crate::manifest::volume_record::VolumeRecord;
 use crate::volume::io::VolumeIo;
-use stripewise_array::Array;
-use stripewise_array::ArrayError;
+use stripewise_array::{Array, ArrayError, ArrayHandle};
 
 /// Open volumes, and the reasons why others are not open.
 #[derive(Default)]
 pub(crate) struct OpenVolumes {
     /// Arrays of the open parts, by the array's identity.
-    arrays: RefCell<BTreeMap<Id, Array>>,
+    arrays: RefCell<BTreeMap<Id, ArrayHandle>>,
     /// I/O paths to these arrays, by the volume's identity.
     ios: RefCell<BTreeMap<VolumeId, Rc<VolumeIo>>>,
     /// Reasons why volumes could not be opened, by the volume's identity.
@@ -27,40 +26,40 @@ pub(crate) struct OpenVolumes {
 
 impl OpenVolumes {
     /// The array of a part.
-    pub(crate) fn array(&self, part: Id) -> Option<Array> {
+    pub(crate) fn array(&self, part: Id) -> Option<ArrayHandle> {
         self.arrays.borrow().get(&part).cloned()
     }
 
     /// The arrays of all parts.
-    pub(crate) fn arrays(&self) -> Vec<Array> {
+    pub(crate) fn arrays(&self) -> Vec<ArrayHandle> {
         self.arrays.borrow().values().cloned().collect()
     }
 
     /// All parts, with their arrays.
-    pub(crate) fn parts(&self) -> Vec<(Id, Array)> {
+    pub(crate) fn parts(&self) -> Vec<(Id, ArrayHandle)> {
         self.arrays.borrow().iter().map(|(part, array)| (*part, array.clone())).collect()
     }
 
     /// Adds the array of a part.
-    pub(crate) fn insert(&self, part: Id, array: Array) {
+    pub(crate) fn insert(&self, part: Id, array: ArrayHandle) {
         self.arrays.borrow_mut().insert(part, array);
     }
 
     /// Replaces the arrays of a volume that was opened, perhaps again; a new I/O path is made on
     /// demand.
-    pub(crate) fn reopen(&self, volume: VolumeId, arrays: impl IntoIterator<Item = (Id, Array)>) {
+    pub(crate) fn reopen(&self, volume: VolumeId, arrays: impl IntoIterator<Item = (Id, ArrayHandle)>) {
         self.ios.borrow_mut().remove(&volume);
         self.arrays.borrow_mut().extend(arrays);
     }
 
     /// Removes and abandons the arrays of parts that are no longer in the manifest.
-    pub(crate) fn end_all_but(&self, manifest: &Manifest) -> Vec<Array> {
+    pub(crate) fn end_all_but(&self, manifest: &Manifest) -> Vec<ArrayHandle> {
         let mut ended = Vec::new();
         self.arrays.borrow_mut().retain(|id, array| {
             let is_there = manifest.has_part(*id);
             if !is_there {
                 // Its contents no longer matter, except, after a conversion, to reads in flight.
-                array.abandon();
+                array.visit(Array::abandon);
                 ended.push(array.clone());
             }
             is_there
@@ -97,7 +96,7 @@ impl OpenVolumes {
         if let Some(io) = self.ios.borrow().get(&record.id) {
             return Some(io.clone());
         }
-        let arrays: Option<Vec<Array>> = record.parts.iter().map(|part| self.array(part.id)).collect();
+        let arrays: Option<Vec<ArrayHandle>> = record.parts.iter().map(|part| self.array(part.id)).collect();
         let io = match (&arrays?[..], record.conversion) {
             ([array], _) => VolumeIo::plain(array.clone()),
             ([old, new], Some(conversion)) => {
@@ -120,17 +119,17 @@ impl OpenVolumes {
     /// could be rebuilt if it were writable.
     pub(crate) fn rebuildable(&self, looks: bool) -> BTreeSet<Id> {
         let arrays = self.arrays.borrow();
-        let sound =
-            arrays.iter().filter(|(_, array)| (looks || !array.is_protected()) && array.is_readable());
+        let is_sound = |array: &Array| (looks || !array.is_protected()) && array.is_readable();
+        let sound = arrays.iter().filter(|(_, array)| array.visit(is_sound));
         sound.map(|(id, _)| *id).collect()
     }
 
     /// Destages the journals of all volumes: writes in place what is acknowledged and only in
     /// journals.
     pub(crate) async fn destage(&self) -> Result<(), ArrayError> {
-        for array in self.arrays().iter().filter(|array| array.pending_bytes() > 0) {
-            array.destage().await?;
-            array.flush_internally().await?;
+        for array in self.arrays().iter().filter(|array| array.visit(Array::pending_bytes) > 0) {
+            array.call(async |array| array.destage().await).await?;
+            array.call(async |array| array.flush_internally().await).await?;
         }
         Ok(())
     }

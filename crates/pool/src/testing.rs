@@ -1,6 +1,6 @@
 //! Manifests for tests: plain pools, one with everything in it, and random changes.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use stripewise_drive::SplitMix64;
 use stripewise_layout::{LayoutSpec, Level};
@@ -83,8 +83,8 @@ pub(crate) fn sample() -> Manifest {
     let volume = &mut manifest.volumes[0];
     volume.parts[0].journal =
         vec![JournalPlaceRecord { drive: 5, slab: 2, slabs: 3, state: PlaceState::Active }];
-    volume.parts[0].lost = Rc::new([(1, 17), (1, 18)].into_iter().collect());
-    volume.parts[0].dead = Rc::new([(0, 300)].into_iter().collect());
+    volume.parts[0].lost = Arc::new([(1, 17), (1, 18)].into_iter().collect());
+    volume.parts[0].dead = Arc::new([(0, 300)].into_iter().collect());
     volume.write_back = true;
     let mut places = volume.parts[0].rows.run(3).expect("a row").places_of(3);
     places[1].state = SlotState::CatchingUp;
@@ -188,7 +188,7 @@ pub(crate) fn change(manifest: &mut Manifest, random: &mut SplitMix64) {
         8 if !manifest.volumes.is_empty() => {
             let part = &mut manifest.volumes[0].parts[0];
             let block = random.below(part.rows.rows()) * 256 + random.below(256);
-            let (lost, dead) = (Rc::make_mut(&mut part.lost), Rc::make_mut(&mut part.dead));
+            let (lost, dead) = (Arc::make_mut(&mut part.lost), Arc::make_mut(&mut part.dead));
             lost.insert(random.below(3) as usize, block..=block / 256 * 256 + 255);
             lost.remove(random.below(3) as usize, 0..=random.below(block + 1));
             dead.insert(0, block..=block + random.below(600));

@@ -8,6 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stripewise_drive::{
     Buffer, Completion, CompletionSender, Context, CrashDrive, Drive, DriveErrorKind, DriveInfo, DriveKind,
@@ -23,7 +24,7 @@ pub(crate) struct Power {
     /// Structure, and the number of its writes until power fails.
     at_copy: Cell<Option<(Structure, u64)>>,
     /// Label of the only drive that has that copy.
-    only_copy_on: RefCell<Option<Rc<str>>>,
+    only_copy_on: RefCell<Option<Arc<str>>>,
     went: Event,
     /// Requests that never complete.
     unanswered: RefCell<Vec<CompletionSender>>,
@@ -55,7 +56,7 @@ impl Power {
     }
 
     /// Label of the drive whose copy triggered the cut.
-    pub(crate) fn only_copy_on(&self) -> Option<Rc<str>> {
+    pub(crate) fn only_copy_on(&self) -> Option<Arc<str>> {
         self.only_copy_on.borrow().clone()
     }
 

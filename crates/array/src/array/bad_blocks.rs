@@ -14,7 +14,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use stripewise_layout::{Geometry, Place, Stripe, UnitRange};
 
@@ -51,19 +51,19 @@ struct Blocks {
     /// Written since, and still bad by the pool's record.
     unrecorded: BTreeMap<Block, u64>,
     /// Blocks to record; cached until something changes.
-    to_record: Option<Rc<BlockSet>>,
+    to_record: Option<Arc<BlockSet>>,
 }
 
 impl Blocks {
     /// Bad blocks, and those whose repair is not yet durable.
-    fn all_to_record(&mut self) -> Rc<BlockSet> {
+    fn all_to_record(&mut self) -> Arc<BlockSet> {
         let Self { bad, written, to_record, .. } = self;
         let all = to_record.get_or_insert_with(|| {
             let mut all = bad.clone();
             for &(space, block) in written.keys() {
                 all.insert(space, block..=block);
             }
-            Rc::new(all)
+            Arc::new(all)
         });
         all.clone()
     }
@@ -150,12 +150,12 @@ impl BadBlocks {
     }
 
     /// The part of [`Self::lost`] that the pool has to record.
-    pub(crate) fn lost_to_record(&self) -> Rc<BlockSet> {
+    pub(crate) fn lost_to_record(&self) -> Arc<BlockSet> {
         self.lost.borrow_mut().all_to_record()
     }
 
     /// The part of [`Self::dead`] that the pool has to record: blocks below `end`.
-    pub(crate) fn dead_to_record(&self, end: u64) -> Rc<BlockSet> {
+    pub(crate) fn dead_to_record(&self, end: u64) -> Arc<BlockSet> {
         let mut dead = self.dead.borrow_mut();
         // Dead blocks beyond a smaller size are dropped when the size is recorded.
         if dead.written.range((VOLUME, end)..).next().is_none() {
@@ -169,7 +169,7 @@ impl BadBlocks {
         {
             all.remove(space, block..=block);
         }
-        Rc::new(all)
+        Arc::new(all)
     }
 
     /// Number of lost blocks of columns and dead blocks of the volume.

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use stripewise_drive::{DriveError, DriveErrorKind, IoRequest};
 use stripewise_layout::MemberSet;
 
-use crate::array::{Array, ArrayMember, BLOCK_BYTES, Inner};
+use crate::array::{Array, ArrayMember, BLOCK_BYTES, HostRequest, Inner};
 use crate::error::ArrayError;
 use crate::flush_losses::OnRefusedFlush;
-use crate::member::{Class, Member};
+use crate::member::{Class, Member, MemberLabel};
 use crate::mutation::{self, Mutation};
 use crate::rows::RowTable;
 
@@ -31,6 +31,13 @@ impl Array {
         }
     }
 
+    /// As [`Self::add_member`], for a drive that is named by its label.
+    pub fn join_member(&self, named: &ArrayMember<MemberLabel>) {
+        if let Some(member) = named.on_thread_of(&*self.0.host) {
+            self.add_member(member);
+        }
+    }
+
     /// A drive is out: to be called by the pool after it recorded that.
     pub fn drive_gone(&self, number: u32) {
         self.0.drive_gone(number);
@@ -39,6 +46,11 @@ impl Array {
     /// The queue of a drive, where the array has it.
     pub fn member(&self, number: u32) -> Option<Rc<Member>> {
         self.0.columns.members.borrow().get(number).map(|member| member.member.clone())
+    }
+
+    /// True if the array has a drive and it works.
+    pub fn works_on(&self, number: u32) -> bool {
+        self.member(number).is_some_and(|member| !member.is_failed())
     }
 
     /// Places of the rows.
@@ -90,7 +102,8 @@ impl Inner {
         if error.kind == DriveErrorKind::NoSpace {
             member.member.note_write_error(error, false);
             if self.lifecycle.fill_up(member.member.label().clone()) {
-                self.host.file_system_full(member.member.label());
+                let drive = member.member.label().clone();
+                let _ = self.host.ask(self.spec.id, HostRequest::NoteFull { drive }).await;
             }
             return Err(ArrayError::FileSystemFull { drive: member.member.label().to_string() });
         }
@@ -151,7 +164,8 @@ impl Inner {
             return Ok(());
         }
         let _under_way = self.exclusion.begin();
-        let result = self.host.exclude(&failed.member, &reason).await;
+        let (drive, reason) = (failed.member.label().clone(), reason.to_string());
+        let result = self.host.ask(self.spec.id, HostRequest::Exclude { drive, reason }).await;
         // It may be back as a new drive in the meantime.
         if result.is_ok() && is_here() {
             self.drive_gone(failed.number);

@@ -4,22 +4,22 @@
 //! Expected faults: those of the drives, as [`ArrayError`].
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use stripewise_drive::DriveError;
 
-use super::{Array, BLOCK_BYTES};
+use super::held::HeldStripes;
+use super::{AreaPlace, Array, BLOCK_BYTES};
 use crate::error::ArrayError;
 use crate::journal::Area;
 use crate::map::regions::RegionState;
+use crate::member::MemberLabel;
+use crate::replay::areas_at;
 use crate::rows::SlotPlace;
 use crate::stripes::lock_order;
-use crate::stripes::stripe_table::StripeGuard;
 
 /// Interval between two looks at an array that is to become idle, ns.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
-
-/// Exclusive access to stripes, until it is dropped.
-pub struct HeldStripes(#[allow(dead_code, reason = "held for its drop")] Vec<StripeGuard>);
 
 /// Regions and rows.
 impl Array {
@@ -76,6 +76,16 @@ impl Array {
         // Checksum pages in flight to these slabs have arrived when this ends.
         inner.release_records().await?;
         Ok(held)
+    }
+
+    /// Keeps stripes locked until [`Self::release_held`] of the number that this returns.
+    pub(crate) fn keep_held(&self, held: HeldStripes) -> u64 {
+        self.0.held.keep(held)
+    }
+
+    /// Releases stripes that were kept locked.
+    pub(crate) fn release_held(&self, number: u64) {
+        self.0.held.release(number);
     }
 
     /// Waits until every write in flight in a row began with the slabs that the row has now.
@@ -180,9 +190,14 @@ impl Array {
         self.0.losses.check_since(count).is_err()
     }
 
-    /// Takes over another array's refused flushes that no client has learned of yet.
-    pub fn take_over_refusals(&self, other: &Self) {
-        self.0.losses.take_over(&other.0.losses);
+    /// Gives away the refused flushes that no client has learned of yet.
+    pub fn take_unreported_refusals(&self) -> Option<DriveError> {
+        self.0.losses.take_unreported()
+    }
+
+    /// Takes over refused flushes of another array, to be reported to a client.
+    pub fn take_over_refusals(&self, error: DriveError) {
+        self.0.losses.take_over(error);
     }
 
     /// Tests that a request lies within the volume.
@@ -250,6 +265,15 @@ impl Array {
         // Records have lacked a copy since the old area went, and may go on to.
         drop(log.journal.restore_copies().await);
         Ok(())
+    }
+
+    /// As [`Self::add_journal_area`], on the drive with this very label.
+    pub async fn add_journal_area_at(&self, place: AreaPlace, drive: &MemberLabel) -> Result<(), ArrayError> {
+        let area = areas_at(&self.0, &[place]).pop();
+        match area.filter(|area| Arc::ptr_eq(area.member.label(), drive)) {
+            Some(area) => self.add_journal_area(area).await,
+            None => Err(ArrayError::Journal("the drive of a new area is gone".to_owned())),
+        }
     }
 
     /// Gives up a drive's journal area once its records have copies on others; at least `least`

@@ -5,7 +5,8 @@
 //! drives is: nothing is written in place any more. *Closed* arrays take no requests at all.
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::ArrayError;
 
@@ -13,13 +14,13 @@ use crate::error::ArrayError;
 #[derive(Default)]
 pub(crate) struct Lifecycle {
     closed: Cell<bool>,
-    closed_in_order: Rc<Cell<bool>>,
+    closed_in_order: Arc<AtomicBool>,
     protected: Cell<bool>,
     /// Its volume was deleted, or converted: what drives refuse of it is no reason to give one up.
     abandoned: Cell<bool>,
     /// The drive under which the file system is full. A stripe of which a write failed half-way is
     /// put right by the journal at the next opening, unless another write comes in between.
-    full: RefCell<Option<Rc<str>>>,
+    full: RefCell<Option<Arc<str>>>,
     /// Something was, or may have been, written since opening.
     changed: Cell<bool>,
 }
@@ -52,7 +53,7 @@ impl Lifecycle {
     }
 
     /// The file system below `drive` is full. Whether that is news.
-    pub(crate) fn fill_up(&self, drive: Rc<str>) -> bool {
+    pub(crate) fn fill_up(&self, drive: Arc<str>) -> bool {
         self.full.borrow_mut().replace(drive).is_none()
     }
 
@@ -91,28 +92,28 @@ impl Lifecycle {
 
     /// It is closed, and everything acknowledged is durable.
     pub(crate) fn note_closed_in_order(&self) {
-        self.closed_in_order.set(true);
+        self.closed_in_order.store(true, Ordering::Release);
     }
 
     /// True if it was closed with all acknowledged data durable.
     pub(crate) fn is_closed_in_order(&self) -> bool {
-        self.closed_in_order.get()
+        self.closed_in_order.load(Ordering::Acquire)
     }
 
     /// The same, as a flag that outlives the array.
-    pub(crate) fn closed_in_order(&self) -> Rc<Cell<bool>> {
+    pub(crate) fn closed_in_order(&self) -> Arc<AtomicBool> {
         self.closed_in_order.clone()
     }
 
     /// Lets what the journal holds be written to drives that keep it in memory, until
     /// [`Self::end_recovery_in_memory`]. Gives what that needs.
-    pub(crate) fn begin_recovery_in_memory(&self) -> Option<Rc<str>> {
+    pub(crate) fn begin_recovery_in_memory(&self) -> Option<Arc<str>> {
         self.protected.set(false);
         self.full.take()
     }
 
     /// Protected again, and nothing counts as changed: the drives are as they were.
-    pub(crate) fn end_recovery_in_memory(&self, full: Option<Rc<str>>) {
+    pub(crate) fn end_recovery_in_memory(&self, full: Option<Arc<str>>) {
         self.protected.set(true);
         self.full.replace(full);
         self.changed.set(false);

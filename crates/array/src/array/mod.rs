@@ -16,6 +16,8 @@
 
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use stripewise_drive::{Buffer, BufferPool, Context, Semaphore};
 use stripewise_layout::Geometry;
@@ -39,6 +41,7 @@ mod bad_blocks;
 mod capacity;
 mod drive_faults;
 mod for_pool;
+mod held;
 pub(crate) mod host;
 mod lifecycle;
 pub(crate) mod parity;
@@ -52,7 +55,8 @@ mod write_activity;
 
 use bad_blocks::BadBlocks;
 use capacity::Capacity;
-pub use host::{ArrayHost, LocalFuture, NoHost};
+use held::HeldForPool;
+pub use host::{ArrayHost, HostRequest, LocalFuture, NoHost};
 use lifecycle::Lifecycle;
 
 use sequential_detector::SequentialDetector;
@@ -112,6 +116,8 @@ pub(crate) struct Inner {
     pub unsynced: Cell<bool>,
     /// Flushes that drives have refused.
     pub losses: FlushLosses,
+    /// Stripes that the pool holds.
+    pub held: HeldForPool,
 }
 
 /// A volume's array. Clones are the same array. Its futures must be driven to their end: a write
@@ -219,6 +225,7 @@ impl Array {
             lifecycle: Lifecycle::new(read_only),
             unsynced: Cell::new(false),
             losses: FlushLosses::default(),
+            held: HeldForPool::default(),
         }));
         if let Some(checksums) = checksums {
             array.0.begin_sums(checksums);
@@ -331,12 +338,12 @@ impl Array {
     }
 
     /// The part of [`Self::lost_blocks`] to record.
-    pub fn lost_blocks_to_record(&self) -> Rc<BlockSet> {
+    pub fn lost_blocks_to_record(&self) -> Arc<BlockSet> {
         self.0.bad.lost_to_record()
     }
 
     /// The part of [`Self::dead_blocks`] to record.
-    pub fn dead_blocks_to_record(&self) -> Rc<BlockSet> {
+    pub fn dead_blocks_to_record(&self) -> Arc<BlockSet> {
         self.0.bad.dead_to_record(self.0.capacity.bytes().div_ceil(BLOCK_BYTES))
     }
 
@@ -447,7 +454,7 @@ impl Array {
     /// Set when it was closed with everything that was acknowledged durable; not so where
     /// [`Self::close`] failed, did not come to its end, or there was nothing to close as it took no
     /// writes any more.
-    pub fn closed_in_order(&self) -> Rc<Cell<bool>> {
+    pub fn closed_in_order(&self) -> Arc<AtomicBool> {
         self.0.lifecycle.closed_in_order()
     }
 

@@ -14,7 +14,7 @@ use stripewise_layout::{Stripe, UnitRange, WriteMethod, WritePlan};
 
 use crate::array::parts::{StripRanges, StripeParts, UnitParts};
 use crate::array::stripe_write::{NewContent, OldData, PutTogether, StripeWrite};
-use crate::array::{BLOCK_BYTES, Inner};
+use crate::array::{BLOCK_BYTES, HostRequest, Inner};
 use crate::error::ArrayError;
 use crate::member::Class;
 use crate::read::recover::HeldStripe;
@@ -139,7 +139,7 @@ impl Inner {
         };
         let dead: Vec<u64> = lost.filter(is_news).map(|at| at / BLOCK_BYTES).collect();
         self.bad.note_dead(dead.iter().copied());
-        let recorded = self.host.record_losses(self.spec.id).await;
+        let recorded = self.host.ask(self.spec.id, HostRequest::RecordLosses).await;
         recorded.map_err(|why| {
             self.bad.take_back_dead(&dead);
             // There is more room when blocks that were written since are durable.

@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use stripewise_layout::{Geometry, LayoutError, Shape};
 
+use crate::array::host::ArrayHost;
 use crate::block_set::BlockSet;
 use crate::error::ArrayError;
 use crate::map::regions::RegionShape;
-use crate::member::Member;
+use crate::member::{Member, MemberLabel};
 use crate::rows::RowTable;
 use crate::tuning::{MapGrain, Tuning};
 
@@ -79,17 +80,38 @@ impl ArraySpec {
     }
 }
 
-/// A drive that an array may use.
+/// A drive that an array may use: with its queue, or named by its member's label.
 #[derive(Clone)]
-pub struct ArrayMember {
+pub struct ArrayMember<M = Rc<Member>> {
     /// Its number in the slab map.
     pub number: u32,
-    /// Its queue.
-    pub member: Rc<Member>,
+    /// Its queue, or the label of it.
+    pub member: M,
     /// Offset of slab 0 on the drive, bytes.
     pub slabs_base_bytes: u64,
     /// Offset of the checksum pages of slab 0 on the drive, bytes; unused without checksums.
     pub sums_base_bytes: u64,
+}
+
+impl ArrayMember {
+    /// The drive, named so that other threads can find it.
+    pub fn named(&self) -> ArrayMember<MemberLabel> {
+        self.with(self.member.label().clone())
+    }
+}
+
+impl ArrayMember<MemberLabel> {
+    /// The drive with its queue on the thread of `host`; `None` if it is not at hand.
+    pub(crate) fn on_thread_of(&self, host: &dyn ArrayHost) -> Option<ArrayMember> {
+        host.member(&self.member).map(|member| self.with(member))
+    }
+}
+
+impl<M> ArrayMember<M> {
+    fn with<N>(&self, member: N) -> ArrayMember<N> {
+        let Self { number, slabs_base_bytes, sums_base_bytes, .. } = *self;
+        ArrayMember { number, member, slabs_base_bytes, sums_base_bytes }
+    }
 }
 
 /// Consecutive slabs of a drive.
@@ -104,8 +126,9 @@ pub struct AreaPlace {
     pub slabs: u32,
 }
 
-/// Parameters for creating or opening an array.
-pub struct ArrayInit {
+/// Parameters for creating or opening an array. With members that are named by their labels it can
+/// be sent to another thread.
+pub struct ArrayInit<M = Rc<Member>> {
     /// Layout and places of the array.
     pub spec: ArraySpec,
     /// Usable bytes, at most what the rows hold.
@@ -126,13 +149,34 @@ pub struct ArrayInit {
     /// Blocks of the volume that are recorded as dead, all in space 0.
     pub dead_blocks: BlockSet,
     /// The drives that are there and current. What lies on others is missing.
-    pub members: Vec<ArrayMember>,
+    pub members: Vec<ArrayMember<M>>,
     /// Partial stripes are acknowledged when the journal has them. Needs a journal, and a layout
     /// with parity.
     pub write_back: bool,
     /// Opens the array protected, without writing to its drives. Its members keep writes in memory,
     /// so that the journal can be replayed for a reader after a crash.
     pub read_only: bool,
+}
+
+impl ArrayInit<MemberLabel> {
+    /// The same with the queues of the members on the thread of `host`, of those at hand.
+    pub fn on_thread_of(self, host: &dyn ArrayHost) -> ArrayInit {
+        let members = self.members.iter().filter_map(|named| named.on_thread_of(host)).collect();
+        ArrayInit {
+            spec: self.spec,
+            size_bytes: self.size_bytes,
+            rows: self.rows,
+            map: self.map,
+            journal: self.journal,
+            journal_epoch: self.journal_epoch,
+            checksums: self.checksums,
+            lost_blocks: self.lost_blocks,
+            dead_blocks: self.dead_blocks,
+            members,
+            write_back: self.write_back,
+            read_only: self.read_only,
+        }
+    }
 }
 
 /// Checksum settings of an array.

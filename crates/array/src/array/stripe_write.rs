@@ -26,7 +26,7 @@ use crate::array::parity::{new_parity, slice_of};
 use crate::array::parts::{
     StripRanges, StripeParts, covered, pad_with_zeroes, split_by_unit, written_ranges,
 };
-use crate::array::{BLOCK_BYTES, Inner};
+use crate::array::{BLOCK_BYTES, HostRequest, Inner};
 use crate::checksums::Pin;
 use crate::error::ArrayError;
 use crate::journal::{ALL_BEFORE, Journal, Kind, Part, Quota, Record};
@@ -253,7 +253,8 @@ impl Inner {
         for stripe in stripes {
             let row = self.columns.row_of(stripe);
             if self.columns.rows.borrow().is_hole(row) {
-                self.host.allocate_rows(self.spec.id, row, 1).await.map_err(ArrayError::NoSpace)?;
+                let wanted = HostRequest::AllocateRows { first_row: row, rows: 1 };
+                self.host.ask(self.spec.id, wanted).await.map_err(ArrayError::NoSpace)?;
             }
         }
         Ok(())

@@ -9,51 +9,131 @@
 //! place says so. If the new place fails, only the migration is cancelled; if the old one fails,
 //! the column is missing as without a migration.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 use stripewise_drive::{Buffer, IoRequest};
 use stripewise_layout::{Stripe, UnitRange};
 
-use crate::array::{Array, BLOCK_BYTES, Inner, LocalFuture};
+use crate::array::{Array, BLOCK_BYTES, Inner};
 use crate::columns::column_work::Migration;
 use crate::error::ArrayError;
-use crate::map::regions::RegionState;
-use crate::member::Class;
+use crate::member::{Class, MemberLabel};
 use crate::read::recover::HeldStripe;
 use crate::rows::SlotPlace;
 use crate::stripes::lock_order;
 
-/// Throttle, called before each region is copied, with the region's size in bytes; it may take its
-/// time. `false`: the migration is to be cancelled.
-pub type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
+/// A column that is being migrated, between the steps of its copy.
+#[derive(Clone, Debug)]
+pub struct ColumnMigration {
+    row: u64,
+    column: usize,
+    to: SlotPlace,
+    /// Regions of the row.
+    regions: Range<u64>,
+    region_bytes: u64,
+    /// The new drive.
+    member: MemberLabel,
+    /// Number of flushes that the new drive had refused when the migration began.
+    failures: u64,
+}
+
+impl ColumnMigration {
+    /// Regions of the row, each to be copied in order.
+    pub fn regions(&self) -> Range<u64> {
+        self.regions.clone()
+    }
+
+    /// Bytes of a region in the column.
+    pub fn region_bytes(&self) -> u64 {
+        self.region_bytes
+    }
+
+    fn moved(&self) -> ArrayError {
+        ArrayError::Moved { row: self.row, column: self.column }
+    }
+}
 
 impl Array {
     /// Copies a column of a row to a new slab. On success both hold the same, durably, and both are
     /// written until the pool records the new place ([`Array::set_rows`]) or cancels the migration
     /// ([`Array::cancel_migration`]). The column must be current. Returns the bytes copied.
     pub async fn migrate_column(&self, row: u64, column: usize, to: SlotPlace) -> Result<u64, ArrayError> {
-        self.migrate_column_at(row, column, to, &|_| Box::pin(std::future::ready(true))).await
+        let migration = self.begin_migration(row, column, to)?;
+        let mut bytes = 0;
+        for region in migration.regions() {
+            if self.has_to_migrate(&migration, region)? {
+                bytes += self.migrate_region(&migration, region).await?;
+            }
+        }
+        self.complete_migration(&migration).await?;
+        Ok(bytes)
     }
 
-    /// As [`Self::migrate_column`], throttled by `pace`.
-    pub async fn migrate_column_at(
+    /// Begins [`Self::migrate_column`] in steps, for a caller that throttles it: from now on both
+    /// places are written. Every step that fails cancels the migration.
+    pub fn begin_migration(
         &self,
         row: u64,
         column: usize,
         to: SlotPlace,
-        pace: Pace<'_>,
-    ) -> Result<u64, ArrayError> {
+    ) -> Result<ColumnMigration, ArrayError> {
         let inner = &self.0;
         inner.check_writable()?;
         let Some(from) = inner.columns.rows.borrow().place(row, column) else {
             return Err(ArrayError::Moved { row, column });
         };
         inner.pass_over_refusals_elsewhere();
+        let Some(member) = inner.columns.members.borrow().get(to.drive).map(|member| member.member.clone())
+        else {
+            return Err(ArrayError::Moved { row, column });
+        };
         inner.columns.migrations.borrow_mut().insert((row, column), Migration::new(from, to));
-        let copied = ColumnCopy { array: inner, key: (row, column), to }.run(pace).await;
-        if copied.is_err() {
-            self.cancel_migration(row, column);
+        Ok(ColumnMigration {
+            row,
+            column,
+            to,
+            regions: inner.columns.regions_of_row(row),
+            region_bytes: inner.regions.shape.member_region_bytes,
+            member: member.label().clone(),
+            failures: member.flush_failures().count(),
+        })
+    }
+
+    /// True if a region has content to copy.
+    pub fn has_to_migrate(&self, migration: &ColumnMigration, region: u64) -> Result<bool, ArrayError> {
+        let checked = match self.0.lifecycle.is_closed() {
+            true => Err(ArrayError::Closed),
+            false => ColumnCopy { array: &self.0, migration }.check(),
+        };
+        self.cancel_if_failed(migration, checked)?;
+        Ok(!self.is_region_unwritten(region))
+    }
+
+    /// Copies a region; bytes that this took.
+    pub async fn migrate_region(&self, migration: &ColumnMigration, region: u64) -> Result<u64, ArrayError> {
+        let copy = ColumnCopy { array: &self.0, migration };
+        let copied = lock_order::scope(copy.copy_region(region)).await;
+        let checked = copied.and_then(|bytes| copy.check().map(|()| bytes));
+        self.cancel_if_failed(migration, checked)
+    }
+
+    /// Makes the copy durable, after all regions.
+    pub async fn complete_migration(&self, migration: &ColumnMigration) -> Result<(), ArrayError> {
+        let completed = ColumnCopy { array: &self.0, migration }.complete().await;
+        self.cancel_if_failed(migration, completed)
+    }
+
+    fn cancel_if_failed<T>(
+        &self,
+        migration: &ColumnMigration,
+        step: Result<T, ArrayError>,
+    ) -> Result<T, ArrayError> {
+        if step.is_err() {
+            self.cancel_migration(migration.row, migration.column);
         }
-        copied
+        step
     }
 
     /// Number of rows with a column that is being migrated.
@@ -74,62 +154,45 @@ impl Array {
 /// Copy of a column of a row to another slab.
 struct ColumnCopy<'a> {
     array: &'a Inner,
-    /// Row and column.
-    key: (u64, usize),
-    to: SlotPlace,
+    migration: &'a ColumnMigration,
 }
 
 impl ColumnCopy<'_> {
-    /// Copies the column, and returns the bytes copied.
-    async fn run(&self, pace: Pace<'_>) -> Result<u64, ArrayError> {
-        let Self { array, key: (row, column), to } = *self;
-        let Some(member) = array.columns.members.borrow().get(to.drive).map(|member| member.member.clone())
-        else {
-            return Err(ArrayError::Moved { row, column });
-        };
-        let failures = member.flush_failures().count();
-        let mut bytes = 0;
-        for region in array.columns.regions_of_row(row) {
-            if array.lifecycle.is_closed() {
-                return Err(ArrayError::Closed);
-            }
-            if array.regions.state(region) != RegionState::Unwritten {
-                if !pace(array.regions.shape.member_region_bytes).await {
-                    return Err(ArrayError::Moved { row, column });
-                }
-                bytes += lock_order::scope(self.copy_region(region)).await?;
-            }
-            self.check()?;
-        }
+    async fn complete(&self) -> Result<(), ArrayError> {
+        let Self { array, migration } = *self;
+        self.check()?;
+        let member = array.columns.members.borrow().get(migration.to.drive).map(|now| now.member.clone());
+        // Another drive under the same number knows nothing of the migration.
+        let member = member.filter(|member| Arc::ptr_eq(member.label(), &migration.member));
+        let member = member.ok_or_else(|| migration.moved())?;
         if let Some(sums) = array.sums.get() {
             // Pages whose writing began before the migration went to the old place only, and count
             // as written.
             sums.table.checkpoint().await?;
         }
         self.rewrite_sums().await?;
-        let flushed = member.flush_since(failures).await;
+        let flushed = member.flush_since(migration.failures).await;
         if let Err(error) = flushed {
             array.note_write_error(&error).await?;
             return Err(ArrayError::Drive(error));
         }
-        self.check()?;
-        Ok(bytes)
+        self.check()
     }
 
     /// Fails if the migration was cancelled, or its new place has failed.
     fn check(&self) -> Result<(), ArrayError> {
-        let Self { array, key: (row, column), .. } = *self;
+        let Self { array, migration } = *self;
         let migrations = array.columns.migrations.borrow();
-        match migrations.get(&(row, column)) {
-            Some(migration) if !migration.has_failed() => Ok(()),
-            _ => Err(ArrayError::Moved { row, column }),
+        match migrations.get(&(migration.row, migration.column)) {
+            Some(now) if !now.has_failed() => Ok(()),
+            _ => Err(migration.moved()),
         }
     }
 
     async fn copy_region(&self, region: u64) -> Result<u64, ArrayError> {
         let array = self.array;
         let length = array.geometry.interleave_bytes();
-        let mut copies = array.columns.units_on(self.key.1, region);
+        let mut copies = array.columns.units_on(self.migration.column, region);
         let _guards = array.table.lock_all(copies.iter().map(|(stripe, _)| stripe.index).collect()).await;
         copies.retain(|(stripe, _)| !array.regions.is_unwritten(stripe.index));
         let bytes = copies.len() as u64 * length;
@@ -166,8 +229,12 @@ impl ColumnCopy<'_> {
     }
 
     async fn write_copy(&self, at: u64, data: Buffer) -> Result<(), ArrayError> {
-        let Self { array, to, .. } = *self;
-        match array.columns.submit_to_slab(to, Class::Background, IoRequest::write(at, data, false)).await {
+        let Self { array, migration } = *self;
+        match array
+            .columns
+            .submit_to_slab(migration.to, Class::Background, IoRequest::write(at, data, false))
+            .await
+        {
             Ok(()) => Ok(()),
             Err(error) => {
                 array.note_write_error(&error).await?;
@@ -178,7 +245,8 @@ impl ColumnCopy<'_> {
 
     /// Writes the checksum pages of the column's slab to the new place, durably.
     async fn rewrite_sums(&self) -> Result<(), ArrayError> {
-        let Self { array, key: (row, column), .. } = *self;
+        let Self { array, migration } = *self;
+        let (row, column) = (migration.row, migration.column);
         let Some(sums) = array.sums.get() else { return Ok(()) };
         // A row without data has no pages to copy.
         if !array.columns.holds_data(row) {

@@ -19,7 +19,7 @@ use std::collections::TryReserveError;
 use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, Completion, IoRequest};
 
-use crate::array::{AreaPlace, Array, Inner};
+use crate::array::{AreaPlace, Array, HostRequest, Inner};
 use crate::columns::members::gone;
 use crate::error::ArrayError;
 use crate::map::pages::{MapPages, PAGE_BYTES};
@@ -134,7 +134,8 @@ impl Inner {
         let unrecorded = self.bad.repairs_to_record();
         let unrecorded = unrecorded.filter(|_| !mutation::is_chosen(Mutation::LostBlocksNotRecorded));
         let Some(repairs) = unrecorded else { return Ok(()) };
-        self.host.record_lost(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
+        let recorded = self.host.ask(self.spec.id, HostRequest::RecordLost).await;
+        recorded.map_err(ArrayError::CannotRecord)?;
         self.bad.repairs_are_recorded(repairs);
         Ok(())
     }

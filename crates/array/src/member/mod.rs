@@ -19,6 +19,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 use stripewise_drive::{
@@ -81,7 +82,11 @@ fn is_final(kind: DriveErrorKind) -> bool {
 }
 
 /// Why a member is out of service, in words for people.
-pub type FailReason = Rc<str>;
+pub type FailReason = Arc<str>;
+
+/// Label of a drive, as its member has it. The allocation names the member: another one of a drive
+/// with the same label has another.
+pub type MemberLabel = Arc<str>;
 
 /// Counters of one member since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,10 +113,9 @@ pub struct MemberCounters {
 /// One drive of an array or pool, shared by all volumes on it.
 pub struct Member {
     context: Context,
-    /// The drive's label, allocated by this member: every error that it returns carries this very
-    /// allocation, so that its origin is known even when another drive of the same name has
-    /// replaced it.
-    label: Rc<str>,
+    /// Every error that the member returns carries this very allocation, so that its origin is
+    /// known even when another drive of the same name has replaced it.
+    label: MemberLabel,
     info: DriveInfo,
     /// `None` once it was let go of.
     drive: RefCell<Option<Rc<dyn Drive>>>,
@@ -145,7 +149,7 @@ impl Member {
         let gap_buffer = BufferPool::new(0).allocate(drive.info().gap_bytes as usize);
         let member = Rc::new(Self {
             context: context.clone(),
-            label: Rc::from(&*drive.info().label),
+            label: Arc::from(&*drive.info().label),
             info: drive.info().clone(),
             drive: RefCell::new(Some(drive)),
             options,
@@ -203,13 +207,13 @@ impl Member {
     }
 
     /// Label of the drive.
-    pub fn label(&self) -> &Rc<str> {
+    pub fn label(&self) -> &MemberLabel {
         &self.label
     }
 
     /// True if the error came from this member.
     pub(crate) fn gave(&self, error: &DriveError) -> bool {
-        Rc::ptr_eq(&self.label, &error.drive)
+        Arc::ptr_eq(&self.label, &error.drive)
     }
 
     /// The drive's answer as this member gives it on.
@@ -334,7 +338,7 @@ impl Member {
         if self.is_failed() {
             return;
         }
-        *self.failed.borrow_mut() = Some(Rc::from(reason));
+        *self.failed.borrow_mut() = Some(Arc::from(reason));
         let (waiting, flights, flushes) = {
             let mut queue = self.queue.borrow_mut();
             let mut waiting = Vec::new();

@@ -15,7 +15,7 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::DriveError;
 
-use crate::array::{AreaPlace, Array, BLOCK_BYTES, Inner, LocalFuture};
+use crate::array::{AreaPlace, Array, BLOCK_BYTES, HostRequest, Inner, LocalFuture};
 use crate::error::ArrayError;
 use crate::journal::{Area, Journal, JournalHost, Kind};
 use crate::log::WriteLog;
@@ -84,7 +84,7 @@ impl JournalHost for AreaHost {
 }
 
 /// The areas whose drives are there.
-fn areas_at(array: &Inner, places: &[AreaPlace]) -> Vec<Area> {
+pub(crate) fn areas_at(array: &Inner, places: &[AreaPlace]) -> Vec<Area> {
     let members = array.columns.members.borrow();
     let area = |place: &AreaPlace| {
         let member = members.get(place.drive)?;
@@ -260,7 +260,8 @@ impl Inner {
 
     /// The same where no pool has recorded them yet; an error where it has no room for them.
     pub(crate) async fn record_and_forget_replayed(&self) -> Result<(), ArrayError> {
-        self.host.record_losses(self.spec.id).await.map_err(ArrayError::CannotRecord)?;
+        let recorded = self.host.ask(self.spec.id, HostRequest::RecordLosses).await;
+        recorded.map_err(ArrayError::CannotRecord)?;
         self.forget_replayed().await
     }
 }

@@ -7,6 +7,7 @@
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stripewise_drive::{BufferPool, Drive};
 use stripewise_pool::{
@@ -328,7 +329,7 @@ impl OpenPool {
     }
 
     /// Lost drives: label, reason, and whether the loss came from truncation.
-    fn vanished(&self) -> Vec<(Rc<str>, String, bool)> {
+    fn vanished(&self) -> Vec<(Arc<str>, String, bool)> {
         let opened = self.opened.borrow();
         let label = |opened: &OpenedDrive| opened.bare.info().label.clone();
         let vanished = |opened: &OpenedDrive| Some((label(opened), opened.lost()?, opened.is_cut()));

@@ -11,7 +11,7 @@ use crate::jobs::{Progress, SECOND_NS, ScrubSummary};
 use crate::manifest::ids::{Id, VolumeId};
 use crate::status::activity::Activity;
 use crate::{Inner, Pool};
-use stripewise_array::{Array, ArrayError, ScrubReport};
+use stripewise_array::{Array, ArrayError, ArrayHandle, ScrubReport};
 
 impl Pool {
     /// Checks all volumes, no faster than the scrub rate. Calls `on_progress` after each region.
@@ -53,20 +53,27 @@ impl Pool {
 impl Inner {
     async fn check_part(
         &self,
-        array: &Array,
+        array: &ArrayHandle,
         volume: &str,
         report: &mut ScrubReport,
         on_progress: &dyn Fn(Activity),
     ) -> Result<(), ArrayError> {
         let progress = Progress::default();
-        progress.total_bytes.set(array.written_bytes() as f64);
-        let per_region = progress.total_bytes.get() / array.regions().max(1) as f64;
+        let (written_bytes, regions) = array.visit(|array| (array.written_bytes(), array.regions()));
+        progress.total_bytes.set(written_bytes as f64);
+        let per_region = progress.total_bytes.get() / regions.max(1) as f64;
         let (mut pace, mut sampled_ns) = (Pace::of(self), None);
-        for region in 0..array.regions() {
+        for region in 0..regions {
             pace.wait(self).await?;
-            let before = report.checked_bytes;
-            array.inspect_range(region..region + 1, report).await?;
-            pace.charge(self, report.checked_bytes - before);
+            let inspect = async move |array: Array| {
+                let mut found = ScrubReport::default();
+                let inspected = array.inspect_range(region..region + 1, &mut found).await;
+                (found, inspected)
+            };
+            let (found, inspected) = array.call(inspect).await;
+            report.add(&found);
+            inspected?;
+            pace.charge(self, found.checked_bytes);
             progress.add(per_region);
             let now_ns = self.context.now_ns();
             if sampled_ns.is_none_or(|sampled_ns| now_ns >= sampled_ns + SECOND_NS) {

@@ -22,9 +22,12 @@ use crate::open_volumes::OpenVolumes;
 use crate::space::slabs::FreeSlabs;
 use crate::sparing::allocation::put;
 use crate::superblock::commit::Change;
-use stripewise_array::ArrayError;
-use stripewise_array::Pace;
 use stripewise_array::rows::SlotPlace;
+use stripewise_array::{Array, ArrayError, ArrayHandle, LocalFuture};
+
+/// Throttle, called before each region is copied, with the region's size in bytes; it may take its
+/// time. `false`: the migration is to be cancelled.
+pub(crate) type Pace<'a> = &'a dyn Fn(u64) -> LocalFuture<'a, bool>;
 
 /// A column of a row that migrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,9 +106,10 @@ impl<'a> Migrator<'a> {
             self.give_back(step);
             return Err(ArrayError::Closed);
         };
-        let bytes = array.row_written_bytes(step.row);
-        match array.migrate_column_at(step.row, step.column, step.to, pace).await {
-            Ok(_) => Ok(bytes),
+        let row = step.row;
+        let bytes = array.visit(|array| array.row_written_bytes(row));
+        match copy_column(&array, step, pace).await {
+            Ok(()) => Ok(bytes),
             Err(error) => {
                 self.undo(step).await;
                 Err(error)
@@ -117,9 +121,13 @@ impl<'a> Migrator<'a> {
     /// there any more.
     async fn undo(&self, step: &Step) {
         if let Some(array) = self.volumes.array(step.part) {
-            array.cancel_migration(step.row, step.column);
-            array.until_row_is_quiet(step.row).await;
-            array.until_pages_written().await;
+            let (row, column) = (step.row, step.column);
+            let cancel = async move |array: Array| {
+                array.cancel_migration(row, column);
+                array.until_row_is_quiet(row).await;
+                array.until_pages_written().await;
+            };
+            array.call(cancel).await;
         }
         self.give_back(step);
     }
@@ -128,6 +136,24 @@ impl<'a> Migrator<'a> {
     fn give_back(&self, step: &Step) {
         self.space.borrow_mut().give(step.to.drive, step.to.slab, 1);
     }
+}
+
+/// Copies a column to its new place, region by region.
+async fn copy_column(array: &ArrayHandle, step: &Step, pace: Pace<'_>) -> Result<(), ArrayError> {
+    let Step { row, column, to, .. } = *step;
+    let migration = array.visit(|array| array.begin_migration(row, column, to))?;
+    for region in migration.regions() {
+        if !array.visit(|array| array.has_to_migrate(&migration, region))? {
+            continue;
+        }
+        if !pace(migration.region_bytes()).await {
+            array.visit(|array| array.cancel_migration(row, column));
+            return Err(ArrayError::Moved { row, column });
+        }
+        let migration = migration.clone();
+        array.call(async move |array| array.migrate_region(&migration, region).await).await?;
+    }
+    array.call(async move |array| array.complete_migration(&migration).await).await
 }
 
 impl Inner {
@@ -158,9 +184,9 @@ impl Inner {
                     // A migration that ended since, because the drive it went to refused a write,
                     // is none.
                     let array = pool.volumes.array(step.part);
-                    let is_migrating = array
-                        .as_ref()
-                        .is_some_and(|array| array.begin_recording(step.row, step.column, step.to));
+                    let is_migrating = array.as_ref().is_some_and(|array| {
+                        array.visit(|array| array.begin_recording(step.row, step.column, step.to))
+                    });
                     // If more blocks are lost than can be recorded, the column stays at its old
                     // place.
                     let says_what_is_lost = |part: &PartRecord| {

@@ -29,11 +29,9 @@ use crate::superblock::commit::Change;
 use crate::volume::conversion::layout_in_words;
 use crate::volume::zones::Zones;
 use crate::{BLOCK_BYTES, Inner};
-use stripewise_array::Array;
-use stripewise_array::ArrayError;
-use stripewise_array::Class;
 use stripewise_array::lock_order;
 use stripewise_array::mutation::{self, Mutation};
+use stripewise_array::{Array, ArrayError, ArrayHandle, BlockArray, Class};
 
 /// Why a conversion does not go on.
 enum Stop {
@@ -162,7 +160,7 @@ impl Inner {
             true => format!("volume {} is {to} again", record.name),
             false => format!("volume {} was converted from {from} to {to}", record.name),
         };
-        let lost = new.bad_block_count();
+        let lost = new.visit(Array::bad_block_count);
         if lost > 0 {
             text += &format!("; {lost} blocks of 4 KiB are lost");
         }
@@ -212,7 +210,7 @@ impl Copying<'_> {
             if pool.lifecycle.is_closed() || zones.is_cancelled.get() {
                 return Err(Stop::Ended);
             }
-            if zones.old.is_protected() || zones.new.is_protected() {
+            if zones.old.visit(Array::is_protected) || zones.new.visit(Array::is_protected) {
                 return Err(ArrayError::Protected.into());
             }
             let copied = self.copy_window().await;
@@ -246,7 +244,7 @@ impl Copying<'_> {
             }
         }
         // Reads that began when the old array had the end of the volume.
-        zones.old.drain_reads().await;
+        zones.old.call(async |old| old.drain_reads().await).await;
         Ok(())
     }
 
@@ -275,7 +273,7 @@ impl Copying<'_> {
             // A concurrent write refused, and took it back.
             return Ok(());
         }
-        for (from, to, is_written) in stretches(&zones.old, start, end) {
+        for (from, to, is_written) in zones.old.visit(|old| stretches(old, start, end)) {
             if !converting.thin {
                 self.give_rows(from, to).await?;
             }
@@ -285,7 +283,7 @@ impl Copying<'_> {
                 // Nothing is there as a rule; or what was copied before the conversion was
                 // interrupted.
                 zones.new.write_zeroes(from, to - from).await?;
-                zones.new.repair_dead(from..to);
+                zones.new.visit(|new| new.repair_dead(from..to));
             }
         }
         if zones.cursor.get() == start {
@@ -300,7 +298,7 @@ impl Copying<'_> {
         let (part, new) = (self.converting.new, &self.zones.new);
         let row_bytes = new.spec().row_data_bytes()?;
         for row in from / row_bytes..to.div_ceil(row_bytes) {
-            if new.rows().is_hole(row) {
+            if new.visit(|new| new.rows().is_hole(row)) {
                 self.pool.allocate_rows(part, row, 1).await?;
             }
         }
@@ -325,7 +323,7 @@ impl Copying<'_> {
                 // The range known as written exceeds the data written; a thin volume takes no space
                 // for the rest.
                 zones.new.write_zeroes(start, end - start).await?;
-                zones.new.repair_dead(start..end);
+                zones.new.visit(|new| new.repair_dead(start..end));
                 Ok(())
             }
             Ok(data) => Ok(zones.new.write_as(Class::Background, start, data, false).await?),
@@ -337,7 +335,7 @@ impl Copying<'_> {
     /// Copies block by block; those that no drive has any more are lost in the new array too.
     async fn copy_blocks(&self, start: u64, end: u64) -> Result<(), Stop> {
         let zones = &self.zones;
-        let known: BTreeSet<u64> = zones.old.dead_blocks().into_iter().collect();
+        let known: BTreeSet<u64> = zones.old.visit(Array::dead_blocks).into_iter().collect();
         let mut lost = Vec::new();
         let mut at = start;
         while at < end {
@@ -346,7 +344,8 @@ impl Copying<'_> {
                 Ok(data) => zones.new.write_as(Class::Background, at, data, false).await?,
                 Err(error) if is_loss(&error) => {
                     let is_known = known.contains(&(at / BLOCK_BYTES));
-                    if !is_known && (zones.old.is_protected() || !zones.old.lacking_rows().is_empty()) {
+                    let may_come_back = |old: &Array| old.is_protected() || !old.lacking_rows().is_empty();
+                    if !is_known && zones.old.visit(may_come_back) {
                         // A drive that is out may have it, and may come back.
                         return Err(Stop::Waits(format!(
                             "the block at byte {at} cannot be read while drives of the volume are missing or not rebuilt \
@@ -362,8 +361,12 @@ impl Copying<'_> {
         if !lost.is_empty() {
             // The new array's journal records of them predate the interruption, and would count
             // as written since.
-            zones.new.destage_all().await?;
-            zones.new.note_dead_blocks(lost);
+            let note = async move |new: Array| {
+                new.destage_all().await?;
+                new.note_dead_blocks(lost);
+                Ok::<(), ArrayError>(())
+            };
+            zones.new.call(note).await?;
         }
         Ok(())
     }
@@ -373,7 +376,7 @@ impl Copying<'_> {
         let (converting, zones) = (self.converting, &self.zones);
         let is_flushed = !mutation::is_chosen(Mutation::FrontierBeforeFlush);
         if is_flushed {
-            zones.new.flush_internally().await?;
+            zones.new.call(async |new| new.flush_internally().await).await?;
         }
         let from = zones.committed.get();
         // No write goes to both arrays while the current one changes.
@@ -383,9 +386,10 @@ impl Copying<'_> {
             return Ok(());
         }
         if is_flushed {
-            zones.new.flush_internally().await?;
+            zones.new.call(async |new| new.flush_internally().await).await?;
         }
-        if zones.new.has_refused_since(zones.losses.get()) {
+        let losses = zones.losses.get();
+        if zones.new.visit(|new| new.has_refused_since(losses)) {
             // A drive that the new array cannot do without refused a flush, whichever request met
             // it: what was copied is copied again.
             zones.losses.set(zones.new.refused_flushes());
@@ -400,7 +404,7 @@ impl Copying<'_> {
             let Some(record) = volume.part_mut(part) else {
                 return Err(PoolError::Job("the conversion has ended".to_owned()));
             };
-            if !record.dead.has_all(&array.dead_blocks_to_record()) {
+            if !record.dead.has_all(&array.visit(Array::dead_blocks_to_record)) {
                 return Err(PoolError::Job(
                     "more blocks cannot be read than can be recorded as lost".to_owned(),
                 ));
@@ -428,16 +432,20 @@ impl Copying<'_> {
         let mut row = zones.released_rows.get();
         while row < end {
             let to = (row + self.pool.tuning().released_rows).min(end);
-            if (row..to).any(|row| !old.rows().is_hole(row)) {
+            let has_slabs = old.visit(|old| {
+                let rows = old.rows();
+                (row..to).any(|row| !rows.is_hole(row))
+            });
+            if has_slabs {
                 // Reads that began while these rows counted may still use them.
-                old.drain_reads().await;
+                old.call(async |old| old.drain_reads().await).await;
                 lock_order::scope(self.release_old_rows(row, to)).await?;
             }
-            old.forget_lost_below(to * blocks_per_slab);
+            old.visit(|old| old.forget_lost_below(to * blocks_per_slab));
             row = to;
             zones.released_rows.set(row);
         }
-        old.forget_dead_below(below);
+        old.visit(|old| old.forget_dead_below(below));
         Ok(())
     }
 
@@ -458,7 +466,7 @@ impl Copying<'_> {
 
 /// End of a window of about the given size: at the end of a stripe, so that stripes are written
 /// whole.
-fn window_end(array: &Array, start: u64, bytes: u64) -> u64 {
+fn window_end(array: &ArrayHandle, start: u64, bytes: u64) -> u64 {
     let stripe_bytes = array.geometry().stripe_data_bytes();
     let window = (bytes / stripe_bytes).max(1) * stripe_bytes;
     ((start / window + 1) * window).min(array.capacity_bytes())

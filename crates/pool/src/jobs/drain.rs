@@ -143,12 +143,13 @@ impl Inner {
         let mut current = self.jobs.rebuilding.current.borrow_mut();
         for part in manifest.parts() {
             let Some(array) = self.volumes.array(part.id) else { continue };
-            let bytes = written_on(&array, part, number);
+            let bytes = array.visit(|array| written_on(array, part, number));
             let successor = manifest.drive(number).and_then(|drive| drive.successor);
             let progress = current.entry(part.id).or_insert_with(|| {
                 // Counts what moved to the successor before the pool was opened.
                 let progress = Progress::default();
-                let done = successor.map_or(0, |successor| written_on(&array, part, successor));
+                let moved_to = |successor| array.visit(|array| written_on(array, part, successor));
+                let done = successor.map_or(0, moved_to);
                 progress.done_bytes.set(done as f64);
                 Rc::new(progress)
             });

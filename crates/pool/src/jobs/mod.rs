@@ -28,9 +28,11 @@ pub(crate) mod tier_plan;
 pub(crate) mod wait;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join;
 use stripewise_drive::{Context, Event};
@@ -69,12 +71,26 @@ pub struct ScrubSummary {
 /// Progress of a job on one part of a volume.
 #[derive(Default)]
 pub(crate) struct Progress {
-    pub done_bytes: Cell<f64>,
+    pub done_bytes: SharedBytes,
     /// Total work of the job, including that done by earlier processes.
     pub total_bytes: Cell<f64>,
     /// Time at which this process began, and the work done by then.
     pub begun: Cell<Option<(u64, f64)>>,
     samples: RefCell<VecDeque<(u64, f64)>>,
+}
+
+/// Number of bytes that work on another thread may set.
+#[derive(Clone, Default)]
+pub(crate) struct SharedBytes(Arc<AtomicU64>);
+
+impl SharedBytes {
+    pub(crate) fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set(&self, bytes: f64) {
+        self.0.store(bytes.to_bits(), Ordering::Relaxed);
+    }
 }
 
 impl Progress {
@@ -137,6 +153,13 @@ impl Lane {
         let stalled = self.stalled.borrow();
         let of_part = task.map(|(part, _)| (part, None));
         stalled.contains_key(&task) || (task.is_some() && stalled.contains_key(&of_part))
+    }
+
+    /// Rows of a part that failed.
+    pub(super) fn stalled_rows(&self, part: Id) -> BTreeSet<u64> {
+        let stalled = self.stalled.borrow();
+        let tasks = stalled.keys().flatten().filter(|(other, _)| *other == part);
+        tasks.filter_map(|(_, row)| *row).collect()
     }
 
     pub(super) fn stall(&self, task: Task, why: impl Into<Wait>) {
@@ -415,14 +438,16 @@ impl Inner {
 
     /// Jobs that are running or due.
     pub(crate) fn activity(&self) -> Vec<Activity> {
-        let manifest = self.manifest.borrow();
+        let manifest = &*self.manifest.borrow();
         let mut all = Vec::new();
         for part in manifest.parts() {
             let Some(array) = self.volumes.array(part.id) else { continue };
             let name = manifest.volume_of(part.id).1;
             let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
-            let due = due_in(&manifest, &array);
-            let replacing = replacement_in(&manifest, part, &array);
+            let (due, replacing, regions, is_resync_due) = array.visit(|array| {
+                let due = due_in(manifest, array);
+                (due, replacement_in(manifest, part, array), array.regions(), is_resync_due(array))
+            });
             if let Some(progress) = &rebuilding {
                 let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
                 all.push(progress.activity(JobKind::Rebuild, name.clone(), drive));
@@ -446,13 +471,13 @@ impl Inner {
             if let Some(progress) = self.jobs.tiering.current.borrow().get(&part.id) {
                 all.push(progress.activity(JobKind::Tier, name.clone(), None));
             }
-            if checking.is_some() || scrub.is_some() || is_resync_due(&array) {
+            if checking.is_some() || scrub.is_some() || is_resync_due {
                 let progress = checking.unwrap_or_else(|| {
                     let progress = Rc::new(Progress::default());
                     let volume = manifest.volume_of(part.id).0;
                     let next = scrub.filter(|scrub| scrub.volumes.first() == Some(&volume));
                     progress.done_bytes.set(next.map_or(0, |scrub| scrub.next_region) as f64);
-                    progress.total_bytes.set(array.regions() as f64);
+                    progress.total_bytes.set(regions as f64);
                     progress
                 });
                 all.push(progress.activity(JobKind::Scrub, name, None));
@@ -470,7 +495,7 @@ impl Inner {
             });
             all.push(progress.activity(JobKind::Convert, volume.name.clone(), None));
         }
-        all.extend(self.rebalance_activity(&manifest));
+        all.extend(self.rebalance_activity(manifest));
         all
     }
 }

@@ -27,6 +27,7 @@ use crate::space::slabs::FreeSlabs;
 use crate::status::activity::Activity;
 use crate::superblock::commit::Change;
 use crate::{Inner, Pool, REBUILD_PRIORITY_LOW_PERCENT};
+use stripewise_array::Array;
 
 /// Maximum number of columns in a batch.
 const MOST_STEPS: u64 = 256;
@@ -259,7 +260,8 @@ fn rebalance_bytes(volumes: &OpenVolumes, manifest: &Manifest, links: &[Link]) -
     let of_link = |link: &Link| {
         let array = volumes.array(link.part);
         let rows = link.first_row..link.first_row + link.rows;
-        array.map_or(0, |array| rows.map(|row| array.row_written_bytes(row)).sum::<u64>())
+        let written = |array: &Array| rows.map(|row| array.row_written_bytes(row)).sum::<u64>();
+        array.map_or(0, |array| array.visit(written))
     };
     (done as f64, links.iter().map(of_link).sum::<u64>() as f64)
 }

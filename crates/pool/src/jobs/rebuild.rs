@@ -21,6 +21,7 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{join, join_all};
+use smallvec::SmallVec;
 use stripewise_drive::{Context, Event};
 
 use crate::Inner;
@@ -31,9 +32,8 @@ use crate::manifest::events::EventKind;
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{DriveId, Id};
 use crate::open_volumes::OpenVolumes;
-use stripewise_array::Array;
-use stripewise_array::ArrayError;
 use stripewise_array::rows::{Run, SlotPlace, SlotState};
+use stripewise_array::{Array, ArrayError, ArrayHandle};
 
 /// Factor for the rows in work on disks while clients are idle: with few rows the arms have to go
 /// back and forth.
@@ -163,43 +163,46 @@ pub(crate) fn due_in(manifest: &Manifest, array: &Array) -> DueInPart {
 fn due_rows(volumes: &OpenVolumes, lane: &Lane) -> (Vec<Due>, Vec<(Id, f64)>) {
     let (mut due, mut bytes) = (Vec::new(), Vec::new());
     for (part, array) in volumes.parts() {
-        if array.is_protected() || lane.is_stalled(Some((part, None))) {
+        if lane.is_stalled(Some((part, None))) {
             continue;
         }
-        let tolerance = array.geometry().fault_tolerance() as isize;
-        let filled: BTreeSet<(u64, usize)> = array.rebuilt().into_iter().collect();
-        let mut part_bytes = 0.0;
-        for run in array.rows().runs().filter(|run| columns_to_fill(run) > 0) {
-            let is_lacking = |place: &&stripewise_array::rows::SlotPlace| {
-                place.state != SlotState::Active || array.member(place.drive).is_none()
-            };
-            let left = tolerance - run.places.iter().filter(is_lacking).count() as isize;
-            let is_there = |drive: &u32| array.member(*drive).is_some();
-            let drives = run.places.iter().filter(|place| place.state != SlotState::Missing);
-            let drives: smallvec::SmallVec<[u32; 8]> = drives.map(|p| p.drive).filter(is_there).collect();
-            let is_due = |row: u64| {
-                let to_fill = |column: &usize| is_to_fill(run.places[*column].state);
-                let mut columns = (0..run.places.len()).filter(to_fill);
-                columns.any(|column| !filled.contains(&(row, column)))
-                    && !lane.is_stalled(Some((part, Some(row))))
-            };
-            for row in (run.first_row..run.end_row()).filter(|row| is_due(*row)) {
-                part_bytes += (array.row_written_bytes(row) * columns_to_fill(run)) as f64;
-                match due.last_mut() {
-                    Some(Due { part: last, first_row, rows, drives: last_drives, .. })
-                        if *last == part && *first_row + *rows == row && *last_drives == drives =>
-                    {
-                        *rows += 1;
-                    }
-                    _ => due.push(Due { part, first_row: row, rows: 1, left, drives: drives.clone() }),
-                }
-            }
-        }
-        if part_bytes > 0.0 || due.last().is_some_and(|due| due.part == part) {
+        let stalled = lane.stalled_rows(part);
+        let (rows, part_bytes) = array.visit(|array| due_rows_of(part, array, &stalled));
+        if part_bytes > 0.0 || !rows.is_empty() {
             bytes.push((part, part_bytes));
         }
+        due.extend(rows);
     }
     (due, bytes)
+}
+
+/// Rows of a part that are to be filled, and their bytes.
+fn due_rows_of(part: Id, array: &Array, stalled: &BTreeSet<u64>) -> (Vec<Due>, f64) {
+    let (mut due, mut part_bytes): (Vec<Due>, f64) = (Vec::new(), 0.0);
+    if array.is_protected() {
+        return (due, part_bytes);
+    }
+    let tolerance = array.geometry().fault_tolerance() as isize;
+    let filled: BTreeSet<(u64, usize)> = array.rebuilt().into_iter().collect();
+    let is_there = |drive: &u32| array.member(*drive).is_some();
+    for run in array.rows().runs().filter(|run| columns_to_fill(run) > 0) {
+        let is_lacking = |place: &&SlotPlace| place.state != SlotState::Active || !is_there(&place.drive);
+        let left = tolerance - run.places.iter().filter(is_lacking).count() as isize;
+        let drives = run.places.iter().filter(|place| place.state != SlotState::Missing);
+        let drives: SmallVec<[u32; 8]> = drives.map(|place| place.drive).filter(is_there).collect();
+        let is_due = |row: &u64| {
+            let mut columns = (0..run.places.len()).filter(|column| is_to_fill(run.places[*column].state));
+            columns.any(|column| !filled.contains(&(*row, column))) && !stalled.contains(row)
+        };
+        for row in (run.first_row..run.end_row()).filter(is_due) {
+            part_bytes += (array.row_written_bytes(row) * columns_to_fill(run)) as f64;
+            match due.last_mut() {
+                Some(last) if last.first_row + last.rows == row && last.drives == drives => last.rows += 1,
+                _ => due.push(Due { part, first_row: row, rows: 1, left, drives: drives.clone() }),
+            }
+        }
+    }
+    (due, part_bytes)
 }
 
 impl Inner {
@@ -207,7 +210,7 @@ impl Inner {
     pub(crate) fn rows_at_once(&self, parts: impl Iterator<Item = Id>) -> u64 {
         let row_bytes = |part: Id| {
             let Some(array) = self.volumes.array(part) else { return 1 };
-            array.background_bytes_per_row()
+            array.visit(Array::background_bytes_per_row)
         };
         let largest = parts.map(row_bytes).max().unwrap_or(1);
         let drives = self.manifest.borrow().drives.iter().filter(|drive| drive.is_online()).count() as u64;
@@ -273,7 +276,7 @@ struct Filling<'a> {
 impl Filling<'_> {
     /// Fills `workers` rows at once, on disks more while clients are idle, and makes them durable.
     async fn run(&self, workers: u64) {
-        let are_disks = self.arrays().all(|array| array.is_seek_bound());
+        let are_disks = self.arrays().all(|array| array.visit(Array::is_seek_bound));
         let more = if are_disks { workers * IDLE_FACTOR } else { workers };
         let all = more.min(self.pool.tuning().rebuild_rows);
         let filling = async {
@@ -284,7 +287,7 @@ impl Filling<'_> {
     }
 
     /// Arrays of all parts.
-    fn arrays(&self) -> impl Iterator<Item = Array> {
+    fn arrays(&self) -> impl Iterator<Item = ArrayHandle> {
         self.parts.keys().filter_map(|part| self.pool.volumes.array(*part))
     }
 
@@ -292,15 +295,17 @@ impl Filling<'_> {
     async fn work(&self, while_idle: bool) {
         let pool = self.pool;
         while !pool.lifecycle.is_closed() && !pool.jobs.look_again.get() {
-            if while_idle && self.arrays().any(|array| array.serves_clients()) {
+            if while_idle && self.arrays().any(|array| array.visit(Array::serves_clients)) {
                 if self.queue.borrow().is_empty() {
                     return;
                 }
                 pool.context.sleep_ns(IDLE_LOOK_NS).await;
                 continue;
             }
-            let is_free =
-                |part: Id, row: u64| pool.volumes.array(part).is_none_or(|array| array.is_row_unused(row));
+            let is_free = |part: Id, row: u64| {
+                let array = pool.volumes.array(part);
+                array.is_none_or(|array| array.visit(|array| array.is_row_unused(row)))
+            };
             let Some(next) = self.queue.borrow_mut().next(is_free) else { return };
             if let Some(array) = pool.volumes.array(next.part) {
                 let due_bytes = self.fill_row(&array, next.part, next.row).await;
@@ -314,11 +319,13 @@ impl Filling<'_> {
     }
 
     /// Bytes that were filled, or needed no copying.
-    async fn fill_row(&self, array: &Array, part: Id, row: u64) -> u64 {
-        let columns = array.rows().run(row).map_or(0, columns_to_fill);
-        let due_bytes = array.row_written_bytes(row) * columns;
+    async fn fill_row(&self, array: &ArrayHandle, part: Id, row: u64) -> u64 {
+        let due_bytes = array.visit(|array| {
+            let columns = array.rows().run(row).map_or(0, columns_to_fill);
+            array.row_written_bytes(row) * columns
+        });
         let generation = self.pool.manifest.borrow().generation;
-        match array.fill_row(row).await {
+        match array.call(async move |array| array.fill_row(row).await).await {
             Ok(done) => {
                 // Data that needed no copying is done as well.
                 let bytes = due_bytes.max(done.bytes);
@@ -342,7 +349,8 @@ impl Filling<'_> {
             for part in all {
                 let Some(array) = self.pool.volumes.array(part) else { continue };
                 let numbers: Vec<u64> = of_part(part).map(|row| row.row).collect();
-                let are_done = array.finish_rows(&numbers).await.is_ok();
+                let finish = async move |array: Array| array.finish_rows(&numbers).await.is_ok();
+                let are_done = array.call(finish).await;
                 for row in of_part(part) {
                     // The error may concern one of them only.
                     if !are_done && let Err(error) = self.rebuild_row_again(&array, row).await {
@@ -353,12 +361,13 @@ impl Filling<'_> {
         }
     }
 
-    async fn rebuild_row_again(&self, array: &Array, row: &FilledRow) -> Result<(), ArrayError> {
+    async fn rebuild_row_again(&self, array: &ArrayHandle, row: &FilledRow) -> Result<(), ArrayError> {
         if self.pool.manifest.borrow().generation != row.generation {
             self.pool.jobs.look_again.set(true);
             return Err(ArrayError::Closed);
         }
-        array.rebuild_row(row.row).await.map(drop)
+        let row = row.row;
+        array.call(async move |array| array.rebuild_row(row).await).await.map(drop)
     }
 
     fn row_failed(&self, part: Id, row: u64, generation: u64, error: &ArrayError) {
@@ -378,7 +387,7 @@ impl Filling<'_> {
     /// Records what was filled.
     async fn record(&self) {
         let pool = self.pool;
-        let lost: u64 = self.arrays().map(|array| array.take_new_losses()).sum();
+        let lost: u64 = self.arrays().map(|array| array.visit(Array::take_new_losses)).sum();
         if lost > 0 {
             let text = format!(
                 "{lost} blocks of 4 KiB could not be rebuilt, since no drive had them any more; reading them is an error until \
@@ -392,20 +401,21 @@ impl Filling<'_> {
         for (&part, progress) in &self.parts {
             let name = pool.manifest.borrow().volume_of(part).1;
             let Some(array) = pool.volumes.array(part) else { continue };
+            let (rebuilt, is_whole) = array.visit(|array| (array.rebuilt(), array.lacking_rows().is_empty()));
             if let Err(error) = &committed {
                 let why = format!("the rebuild of volume {name} could not be recorded: {error}");
                 pool.jobs.rebuilding.stall(Some((part, None)), why);
-            } else if let Some((row, _)) = array.rebuilt().first()
+            } else if let Some((row, _)) = rebuilt.first()
                 && !pool.jobs.look_again.get()
             {
-                let rows: BTreeSet<u64> = array.rebuilt().into_iter().map(|(row, _)| row).collect();
+                let rows: BTreeSet<u64> = rebuilt.iter().map(|(row, _)| *row).collect();
                 let full = PoolError::LossesFull { pool: pool.name() };
                 let why = format!(
                     "{} of the rows of volume {name} have no redundancy until what they lost is recorded: {full}",
                     rows.len()
                 );
                 pool.jobs.rebuilding.stall(Some((part, Some(*row))), why);
-            } else if array.lacking_rows().is_empty() {
+            } else if is_whole {
                 note_ended(pool, part, progress);
             }
         }
@@ -443,7 +453,8 @@ fn note_ended(pool: &Inner, part: Id, progress: &Progress) {
 fn progress_so_far(pool: &Inner, part: Id) -> Rc<Progress> {
     let progress = Progress::default();
     if let Some(array) = pool.volumes.array(part) {
-        progress.done_bytes.set(due_in(&pool.manifest.borrow(), &array).done_bytes);
+        let manifest = &*pool.manifest.borrow();
+        progress.done_bytes.set(array.visit(|array| due_in(manifest, array)).done_bytes);
     }
     Rc::new(progress)
 }

@@ -17,9 +17,9 @@ use crate::manifest::format::{Patrol, ScrubIntent};
 use crate::manifest::ids::{Id, VolumeId};
 use crate::superblock::commit::Change;
 use crate::{Inner, Pool};
-use stripewise_array::Array;
 use stripewise_array::ArrayError;
 use stripewise_array::ScrubReport;
+use stripewise_array::{Array, ArrayHandle};
 
 /// Maximum delay before findings are recorded: a repaired block would not be found again.
 const FINDINGS_DELAY_NS: u64 = SECOND_NS;
@@ -121,8 +121,9 @@ impl Inner {
     pub(crate) fn next_check(&self) -> Option<(Id, bool)> {
         let lane = &self.jobs.checking;
         {
-            let is_due =
-                |(part, array): &(Id, Array)| is_resync_due(array) && !lane.is_stalled(Some((*part, None)));
+            let is_due = |(part, array): &(Id, ArrayHandle)| {
+                array.visit(is_resync_due) && !lane.is_stalled(Some((*part, None)))
+            };
             if let Some((part, _)) = self.volumes.parts().iter().find(|part| is_due(part)) {
                 return Some((*part, false));
             }
@@ -136,9 +137,9 @@ impl Inner {
     }
 
     /// Begins the check of an array, with the progress that the status shows.
-    fn begin_check(&self, part: Id, array: Option<&Array>) -> (Parts, Rc<Progress>) {
+    fn begin_check(&self, part: Id, array: Option<&ArrayHandle>) -> (Parts, Rc<Progress>) {
         let progress: Rc<Progress> = Rc::default();
-        progress.total_bytes.set(array.map_or(0.0, |array| array.written_bytes() as f64));
+        progress.total_bytes.set(array.map_or(0.0, |array| array.visit(Array::written_bytes) as f64));
         let parts: Parts = [(part, progress.clone())].into();
         self.jobs.begin(&self.jobs.checking, parts.clone());
         (parts, progress)
@@ -148,11 +149,10 @@ impl Inner {
         let Some(array) = self.volumes.array(part) else { return };
         let lane = &self.jobs.checking;
         let (parts, seen) = self.begin_check(part, Some(&array));
-        let all = seen.total_bytes.get();
-        let progress =
-            move |done: u64, total: u64| seen.done_bytes.set(all * done as f64 / total.max(1) as f64);
+        let (all, done_bytes) = (seen.total_bytes.get(), seen.done_bytes.clone());
+        let progress = move |done: u64, total: u64| done_bytes.set(all * done as f64 / total.max(1) as f64);
         let nothing = || std::future::ready(Ok(()));
-        let work = array.resync(&progress);
+        let work = array.call(async move |array| array.resync(&progress).await);
         if let Err(error) =
             watched(&self.context, &parts, work, self.tuning().scrub_checkpoint_ns, nothing).await
             && !matches!(error, ArrayError::Closed)
@@ -191,7 +191,7 @@ impl Inner {
                 error = Some("it cannot be read".to_owned());
                 break;
             };
-            let regions = array.regions();
+            let regions = array.visit(Array::regions);
             let (parts, progress) = self.begin_check(part, Some(&array));
             let next_region = self.manifest.borrow().scrub.as_ref().map_or(0, |scrub| scrub.next_region);
             let first = next_region.saturating_sub(passed).min(regions);
@@ -272,8 +272,13 @@ struct ScrubOfVolume<'a> {
 
 impl ScrubOfVolume<'_> {
     /// Checks an array from region `at` on, no faster than the scrub rate.
-    async fn check(&self, array: &Array, at: &Cell<u64>, progress: &Progress) -> Result<(), ArrayError> {
-        let (pool, regions) = (self.pool, array.regions());
+    async fn check(
+        &self,
+        array: &ArrayHandle,
+        at: &Cell<u64>,
+        progress: &Progress,
+    ) -> Result<(), ArrayError> {
+        let (pool, regions) = (self.pool, array.visit(Array::regions));
         let per_region = progress.total_bytes.get() / regions.max(1) as f64;
         progress.done_bytes.set(at.get() as f64 * per_region);
         let mut pace = Pace::of(pool);
@@ -281,8 +286,13 @@ impl ScrubOfVolume<'_> {
             pace.wait(pool).await?;
             // Other jobs may have begun or ended.
             pool.set_background_share();
-            let mut found = ScrubReport::default();
-            let scrubbed = array.scrub_range(at.get()..at.get() + 1, &mut found).await;
+            let region = at.get();
+            let scrub = async move |array: Array| {
+                let mut found = ScrubReport::default();
+                let scrubbed = array.scrub_range(region..region + 1, &mut found).await;
+                (found, scrubbed)
+            };
+            let (found, scrubbed) = array.call(scrub).await;
             self.found.borrow_mut().add(&found);
             if found.found_something() {
                 self.has_findings.set(true);
@@ -292,11 +302,16 @@ impl ScrubOfVolume<'_> {
             progress.add(per_region);
             pace.charge(pool, found.checked_bytes);
         }
-        array.release_records().await
+        array.call(async |array| array.release_records().await).await
     }
 
     /// Records the progress if there are findings, or if the last record is old enough.
-    async fn checkpoint(&self, array: &Array, next_region: u64, interval_ns: u64) -> Result<(), PoolError> {
+    async fn checkpoint(
+        &self,
+        array: &ArrayHandle,
+        next_region: u64,
+        interval_ns: u64,
+    ) -> Result<(), PoolError> {
         let now_ns = self.pool.context.now_ns();
         if !self.has_findings.replace(false) && now_ns < self.recorded_ns.get() + interval_ns {
             return Ok(());
@@ -307,10 +322,10 @@ impl ScrubOfVolume<'_> {
 
     /// Records the progress, after the checksums recorded for the blocks passed are durable: these
     /// blocks are not checked again.
-    async fn record(&self, array: &Array, next_region: u64) -> Result<(), PoolError> {
+    async fn record(&self, array: &ArrayHandle, next_region: u64) -> Result<(), PoolError> {
         // Taken at the same moment: the findings are from regions below the recorded position.
         let (volume, report) = (self.volume, self.found.borrow().clone());
-        array.release_records().await?;
+        array.call(async |array| array.release_records().await).await?;
         let summary = ScrubSummary { volume: String::new(), report, error: None };
         let found = ScrubRecord::of(&summary, &self.pool.manifest.borrow());
         self.pool

@@ -166,7 +166,10 @@ impl Inner {
     pub(crate) fn note_fast_drives(&self) {
         let counts = !self.lifecycle.is_read_only() && self.manifest.borrow().has_fast_drives();
         let half_life_ns = if counts { self.options.tiers.half_life_ns.max(1) } else { 0 };
-        self.volumes.arrays().iter().for_each(|array| array.set_heat_half_life(half_life_ns));
+        self.volumes
+            .arrays()
+            .iter()
+            .for_each(|array| array.visit(|array| array.set_heat_half_life(half_life_ns)));
         let since_ns = self.jobs.tiers.since_ns.get().unwrap_or_else(|| self.context.now_ns());
         self.jobs.tiers.since_ns.set(counts.then_some(since_ns));
     }
@@ -239,17 +242,21 @@ impl Inner {
         let mut parts = Vec::new();
         for volume in manifest.volumes.iter().filter(|volume| volume.conversion.is_none()) {
             for part in &volume.parts {
-                let Some(array) = self.volumes.array(part.id).filter(|array| !array.is_protected()) else {
-                    continue;
-                };
-                if array.is_whole() {
-                    let heat = array.heat(now_ns).into_iter().collect();
+                let Some(array) = self.volumes.array(part.id) else { continue };
+                let heat = array.visit(|array| {
+                    let may_move = !array.is_protected() && array.is_whole();
+                    may_move.then(|| array.heat(now_ns))
+                });
+                if let Some(heat) = heat {
+                    let heat = heat.into_iter().collect();
                     parts.push(TierPart { part: part.id, pin: volume.pin, rows: part.rows.clone(), heat });
                 }
             }
         }
-        let column_bytes =
-            |part: Id, row: u64| self.volumes.array(part).map_or(0, |array| array.row_written_bytes(row));
+        let column_bytes = |part: Id, row: u64| {
+            let array = self.volumes.array(part);
+            array.map_or(0, |array| array.visit(|array| array.row_written_bytes(row)))
+        };
         let rate = manifest.settings.tier_bytes_per_s.unwrap_or(u64::MAX);
         let most_bytes = rate.saturating_mul(BATCH_S).min(MOST_BATCH_BYTES);
         let mut space = self.space.borrow_mut();
@@ -338,8 +345,9 @@ pub(crate) fn tier_info(pool: &Inner, volume: &VolumeRecord) -> TierInfo {
             info.data_bytes += (run.places.len() as u64 - fast) * run.rows * slab_bytes;
         }
         let Some(array) = pool.volumes.array(part.id) else { continue };
-        info.moving_rows += array.migrating_rows();
-        for (row, heat) in array.heat(now_ns) {
+        let (moving_rows, heat) = array.visit(|array| (array.migrating_rows(), array.heat(now_ns)));
+        info.moving_rows += moving_rows;
+        for (row, heat) in heat {
             let Some(run) = part.rows.run(row) else { continue };
             let heat = f64::from(heat);
             match field.tier_of(&run.places) {

@@ -4,7 +4,7 @@
 //! and no sum overflows.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::manifest::care::MAX_TAKEOVERS;
 use crate::manifest::format::{MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name};
@@ -66,7 +66,7 @@ impl Manifest {
             for part in &volume.parts {
                 let old = known.get(&part.id).map_or(&[][..], |old| old.rows.blocks());
                 for (index, block) in part.rows.blocks().iter().enumerate() {
-                    if old.get(index).is_some_and(|old| Rc::ptr_eq(old, block)) {
+                    if old.get(index).is_some_and(|old| Arc::ptr_eq(old, block)) {
                         continue;
                     }
                     check_block(block, index as u64, part.shape.width, part.rows.rows())

@@ -4,7 +4,7 @@
 //! Memory: [`MAX_EVENTS`] of at most 200 bytes of text each; clones of the list share them.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,7 +54,7 @@ pub struct Event {
 pub(crate) struct Events {
     /// The number of the oldest one that is kept.
     first: u64,
-    list: VecDeque<Rc<Event>>,
+    list: VecDeque<Arc<Event>>,
 }
 
 impl Events {
@@ -67,7 +67,7 @@ impl Events {
             self.list.pop_front();
             self.first += 1;
         }
-        self.list.push_back(Rc::new(event));
+        self.list.push_back(Arc::new(event));
     }
 
     /// Puts the events numbered `number` and above into the order of time: a change dates its event

@@ -4,7 +4,7 @@
 //! to another layout: then part 0 is the old one and part 1 the new one, which has the volume's
 //! bytes below the frontier.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use stripewise_layout::{Geometry, MemberSet, Shape};
@@ -117,11 +117,11 @@ pub(crate) struct PartRecord {
     pub old_dead: Vec<(u64, u64)>,
     /// Blocks of columns that hold nothing valid. Recorded apart.
     #[serde(skip)]
-    pub lost: Rc<BlockSet>,
+    pub lost: Arc<BlockSet>,
     /// Blocks of the array that hold nothing valid: no drive had them any more when they were
     /// resynchronised or converted. Recorded apart.
     #[serde(skip)]
-    pub dead: Rc<BlockSet>,
+    pub dead: Arc<BlockSet>,
     /// Recorded apart, block by block.
     #[serde(skip)]
     pub rows: RowTable,
@@ -222,10 +222,10 @@ impl PartRecord {
         }
         let last = |first: u64, count: u64| first.checked_add(count.checked_sub(1)?);
         for LostRange(column, first, count) in lost {
-            Rc::make_mut(&mut self.lost).insert(usize::from(column), first..=last(first, count)?);
+            Arc::make_mut(&mut self.lost).insert(usize::from(column), first..=last(first, count)?);
         }
         for (first, count) in dead {
-            Rc::make_mut(&mut self.dead).insert(0, first..=last(first, count)?);
+            Arc::make_mut(&mut self.dead).insert(0, first..=last(first, count)?);
         }
         Some(())
     }

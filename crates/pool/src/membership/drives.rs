@@ -151,7 +151,7 @@ impl Pool {
     }
 
     async fn leave_out(&self, member: &Rc<Member>, reason: &str) -> Result<(), PoolError> {
-        self.0.exclude_member(member, reason).await?;
+        self.0.exclude_member(member.label(), reason).await?;
         self.0.kick_jobs();
         Ok(())
     }
@@ -174,7 +174,9 @@ impl Inner {
         if was_online {
             let path = self.manifest.borrow().path_of(number);
             match self.drives.get(old) {
-                Some(drive) => self.exclude_member(&drive.member, &format!("replaced by {path}")).await?,
+                Some(drive) => {
+                    self.exclude_member(drive.member.label(), &format!("replaced by {path}")).await?
+                }
                 None => self.commit(None, |_| ()).await?,
             }
         }

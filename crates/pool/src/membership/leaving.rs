@@ -18,6 +18,7 @@ use crate::space::evacuation::slabs_on;
 use crate::superblock::commit::Change;
 use crate::superblock::released::release;
 use crate::{Inner, Pool};
+use stripewise_array::Array;
 
 impl Pool {
     /// Excludes a drive; recorded on all others when this returns. Volumes that cannot do without
@@ -27,7 +28,7 @@ impl Pool {
         inner.check_changeable()?;
         let number = inner.manifest.borrow().number_of(id)?;
         match inner.drives.get(number).filter(|_| inner.manifest.borrow().is_online(number)) {
-            Some(drive) => inner.exclude_member(&drive.member, reason).await,
+            Some(drive) => inner.exclude_member(drive.member.label(), reason).await,
             // The drive is not available: the commit notices that.
             None => inner.commit(None, |_| ()).await,
         }
@@ -72,8 +73,8 @@ impl Pool {
         inner.drives.check_spared(&inner.manifest.borrow(), number)?;
         // Makes all data on the drive durable; later writes are known to be missing on it.
         let arrays = inner.volumes.arrays();
-        for array in arrays.iter().filter(|array| !array.is_protected()) {
-            array.flush_internally().await?;
+        for array in arrays.iter().filter(|array| !array.visit(Array::is_protected)) {
+            array.call(async |array| array.flush_internally().await).await?;
         }
         let pool = inner.rc();
         inner

@@ -194,7 +194,7 @@ pub(crate) fn replacement_bytes(
 ) -> (f64, f64) {
     let of_part = |part: &PartRecord| {
         let array = volumes.array(part.id)?;
-        Some((written_on(&array, part, new), written_on(&array, part, old)))
+        Some(array.visit(|array| (written_on(array, part, new), written_on(array, part, old))))
     };
     let parts = manifest.parts().filter_map(of_part);
     let (done, left) = parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));

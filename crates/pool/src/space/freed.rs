@@ -7,7 +7,8 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use stripewise_drive::{Cause, Context, Event, IoRequest, Operation};
@@ -17,10 +18,9 @@ use crate::manifest::format::Manifest;
 use crate::manifest::ids::Id;
 use crate::manifest::volume_record::PartRecord;
 use crate::space::addresses;
-use stripewise_array::Array;
-use stripewise_array::Class;
 use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::rows::{Block, Run, SlotPlace, SlotState};
+use stripewise_array::{Array, ArrayHandle, Class};
 
 /// Slabs of drives: drive, first slab, end; in order.
 type Stretches = Vec<(u32, u64, u64)>;
@@ -41,9 +41,9 @@ pub(crate) struct Freed {
 struct FreedSlabs {
     stretches: Stretches,
     /// Arrays that had the slabs and stay open, with their rows of which a column was moved.
-    arrays: Vec<(Array, Vec<u64>)>,
+    arrays: Vec<(ArrayHandle, Vec<u64>)>,
     /// Arrays of parts that were removed.
-    ended: Vec<Array>,
+    ended: Vec<ArrayHandle>,
 }
 
 impl Freed {
@@ -88,7 +88,7 @@ impl Freed {
 
 impl Inner {
     /// Finds the slabs that a commit freed, and makes them free once they are no longer in use.
-    pub(crate) fn reclaim(&self, before: &Manifest, next: &Manifest, ended: Vec<Array>) {
+    pub(crate) fn reclaim(&self, before: &Manifest, next: &Manifest, ended: Vec<ArrayHandle>) {
         let (mut old, mut new): (Stretches, Stretches) = (Vec::new(), Vec::new());
         let mut arrays = Vec::new();
         let of = |manifest: &Manifest| -> BTreeMap<Id, PartRecord> {
@@ -110,7 +110,7 @@ impl Inner {
                     part.and_then(|part| part.rows.blocks().get(index).cloned()).unwrap_or_default()
                 };
                 let (was, is) = (block(was), block(is));
-                if !Rc::ptr_eq(&was, &is) {
+                if !Arc::ptr_eq(&was, &is) {
                     add_block(&was, &mut old);
                     add_block(&is, &mut new);
                     let is_used = |number: u32| next.is_online(number);
@@ -134,23 +134,30 @@ impl Inner {
 
 async fn wait_and_give(pool: Weak<Inner>, freed: FreedSlabs) {
     for array in &freed.ended {
-        let _ = array.close().await;
+        let _ = array.call(async |array| array.close().await).await;
         if let Some(pool) = pool.upgrade() {
             pool.jobs.until_off(Id(array.spec().id)).await;
         }
-        array.until_quiet().await;
+        array.call(async |array| array.until_quiet().await).await;
     }
     let waits = if mutation::is_chosen(Mutation::FreedAtOnce) { &[][..] } else { &freed.arrays[..] };
     for (array, moved) in waits {
-        for &row in moved {
-            array.until_row_is_quiet(row).await;
-        }
-        array.drain_reads().await;
+        let moved = moved.clone();
+        let quiet = async move |array: Array| {
+            for row in moved {
+                array.until_row_is_quiet(row).await;
+            }
+            array.drain_reads().await;
+        };
+        array.call(quiet).await;
     }
     for array in freed.arrays.iter().map(|(array, _)| array).chain(&freed.ended) {
-        array.until_pages_written().await;
-        array.until_map_written().await;
-        array.until_journal_written().await;
+        let written = async |array: Array| {
+            array.until_pages_written().await;
+            array.until_map_written().await;
+            array.until_journal_written().await;
+        };
+        array.call(written).await;
     }
     let Some(pool) = pool.upgrade() else { return };
     if !pool.lifecycle.is_closed() {

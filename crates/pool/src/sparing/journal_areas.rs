@@ -20,7 +20,7 @@ use crate::superblock::commit::Change;
 use crate::volume::open::journal_place;
 use stripewise_array::Area;
 use stripewise_array::Class;
-use stripewise_array::{Array, ArrayMember};
+use stripewise_array::{Array, ArrayError, ArrayHandle, ArrayMember, MemberLabel};
 
 /// Bytes cleared in a new area: its header, both slots.
 const HEADER_BYTES: u64 = 2 * 4096;
@@ -49,7 +49,7 @@ impl Inner {
         let rebuildable = self.rebuildable();
         let arrays = self.volumes.arrays();
         for array in arrays.iter().filter(|array| rebuildable.contains(&Id(array.spec().id))) {
-            array.restore_journal_copies().await?;
+            array.call(async |array| array.restore_journal_copies().await).await?;
         }
         Ok(())
     }
@@ -60,14 +60,14 @@ impl Inner {
         !self.parts_without_journal().is_empty()
     }
 
-    fn parts_without_journal(&self) -> Vec<(Id, Array)> {
+    fn parts_without_journal(&self) -> Vec<(Id, ArrayHandle)> {
         let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
         let is_without = |part: &&PartRecord| !part.journal.is_empty() && rebuildable.contains(&part.id);
         let arrays = manifest
             .parts()
             .filter(is_without)
             .filter_map(|part| Some((part.id, self.volumes.array(part.id)?)));
-        arrays.filter(|(_, array)| !array.has_journal()).collect()
+        arrays.filter(|(_, array)| !array.visit(Array::has_journal)).collect()
     }
 
     /// Begins the journals of volumes that run without, as soon as they have an area.
@@ -82,7 +82,10 @@ impl Inner {
                 let places: Vec<_> = part.journal.iter().filter(is_there).map(journal_place).collect();
                 (places, manifest.generation + 1)
             };
-            if !places.is_empty() && array.begin_journal(&places, epoch).await? {
+            if places.is_empty() {
+                continue;
+            }
+            if array.call(async move |array| array.begin_journal(&places, epoch).await).await? {
                 self.news.event(
                     EventKind::Journal,
                     &format!("volume {} has a journal again", self.manifest.borrow().volume_of(part).1),
@@ -162,7 +165,7 @@ impl Inner {
     async fn renew_journal(&self, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
         let Some(array) = self.volumes.array(part) else { return Ok(()) };
         // A broken journal may have lost records; the next opening handles that.
-        if array.is_journal_broken() {
+        if array.visit(Array::is_journal_broken) {
             return Ok(());
         }
         // A drive that came back still has its slabs; any other may already have an area.
@@ -170,11 +173,11 @@ impl Inner {
         let Some(chosen) = self.choose_place(part, &old, in_place) else {
             return self.leave_journal(&array, part, old).await;
         };
-        let area = match self.clear_area(chosen).await {
-            Ok(Some(area)) => area,
+        let drive = match self.clear_area(chosen).await {
+            Ok(Some(drive)) => drive,
             Ok(None) => return Ok(()),
             Err(error) => {
-                let _ = array.note_write_error(&error).await;
+                let _ = array.call(async move |array| array.note_write_error(&error).await).await;
                 return Ok(());
             }
         };
@@ -205,7 +208,7 @@ impl Inner {
             }
         }
         if self.working_member(new.drive).is_some()
-            && let Err(error) = array.add_journal_area(area).await
+            && let Err(error) = add_area(&array, &new, drive).await
         {
             // The commit stands; the area is empty, and the next opening of the array tries again
             // to use it.
@@ -215,7 +218,12 @@ impl Inner {
     }
 
     /// Gives up an area if the others are enough, after its batches have copies there.
-    async fn leave_journal(&self, array: &Array, part: Id, old: JournalPlaceRecord) -> Result<(), PoolError> {
+    async fn leave_journal(
+        &self,
+        array: &ArrayHandle,
+        part: Id,
+        old: JournalPlaceRecord,
+    ) -> Result<(), PoolError> {
         let others = move |part: &PartRecord| -> Vec<u32> {
             let is_other = |place: &&JournalPlaceRecord| {
                 (place.drive, place.slab) != (old.drive, old.slab) && place.state == PlaceState::Active
@@ -239,7 +247,9 @@ impl Inner {
         // If the drive's successor has an area, areas on other drives may be lost; otherwise the
         // journal keeps as many as the layout requires.
         let least = if goes_to_successor { 1 } else { array.geometry().fault_tolerance() + 1 };
-        if !array.leave_journal_area(old.drive, least, LEAVING_ATTEMPTS).await? {
+        let leave =
+            async move |array: Array| array.leave_journal_area(old.drive, least, LEAVING_ATTEMPTS).await;
+        if !array.call(leave).await? {
             return Ok(());
         }
         self.try_commit(None, move |manifest| {
@@ -274,15 +284,15 @@ impl Inner {
     }
 
     /// Prepares the area at the chosen place: clears anything that could be mistaken for this
-    /// journal's. On failure the slabs become free again; `None`: the drive is gone.
-    async fn clear_area(&self, chosen: Chosen) -> Result<Option<Area>, DriveError> {
+    /// journal's. On failure the slabs become free again. Returns the drive; `None`: it is gone.
+    async fn clear_area(&self, chosen: Chosen) -> Result<Option<MemberLabel>, DriveError> {
         let Some(member) = self.drives.array_member(&self.manifest.borrow(), chosen.place.drive) else {
             self.give_back_area(chosen);
             return Ok(None);
         };
         let area = area(self.manifest.borrow().slab_bytes, &member, &chosen.place);
         match clear(&area).await {
-            Ok(()) => Ok(Some(area)),
+            Ok(()) => Ok(Some(area.member.label().clone())),
             Err(error) => {
                 self.give_back_area(chosen);
                 Err(error)
@@ -305,6 +315,16 @@ impl Inner {
         let (planner, off) = (self.spare_planner(), (old.drive, &taken[..]));
         planner.place_off(&manifest, &mut self.space.borrow_mut(), off, old.slabs, enter).map(new)
     }
+}
+
+/// Has an array use a new area on this drive.
+async fn add_area(
+    array: &ArrayHandle,
+    new: &JournalPlaceRecord,
+    drive: MemberLabel,
+) -> Result<(), ArrayError> {
+    let place = journal_place(new);
+    array.call(async move |array| array.add_journal_area_at(place, &drive).await).await
 }
 
 /// Clears the headers of a new area, so that older content is not mistaken for this journal's.

@@ -250,7 +250,9 @@ impl Inner {
         let area = AreaPlace { drive: new.drive, slab: new.slab, slabs: stale.slabs };
         let written = match self.working_member(new.drive) {
             // It is known to the array, but may have gone just now.
-            Some(_) if array.member(new.drive).is_some() => array.add_map_places(&[area]).await,
+            Some(_) if array.visit(|array| array.member(new.drive).is_some()) => {
+                array.call(async move |array| array.add_map_places(&[area]).await).await
+            }
             _ => {
                 give_back(&new);
                 return Ok(());
@@ -285,10 +287,10 @@ impl Inner {
             })
         };
         if !is_named(self) {
-            array.remove_map_places(&[area]);
+            array.visit(|array| array.remove_map_places(&[area]));
             if !matches!(recorded, Ok(true)) {
                 // A page that another task writes may be on its way there.
-                array.until_map_written().await;
+                array.call(async |array| array.until_map_written().await).await;
                 give_back(&new);
             }
         }

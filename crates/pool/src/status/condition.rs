@@ -228,7 +228,7 @@ impl Inner {
                 false => Condition::DrivesOut { out },
             };
         }
-        if self.volumes.arrays().iter().any(is_resync_due) {
+        if self.volumes.arrays().iter().any(|array| array.visit(is_resync_due)) {
             return Condition::ResyncDue;
         }
         let replacing = replacing(&self.volumes, manifest);

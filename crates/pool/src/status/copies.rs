@@ -2,14 +2,14 @@
 //! from that of its rows.
 
 use crate::manifest::volume_record::{PartRecord, PlaceState};
-use stripewise_array::Array;
+use stripewise_array::{Array, ArrayHandle};
 
 /// Number of further drives, in the worst case, that may be lost before a part's region map or
 /// journal has no copy left; and, where fewer copies are left than the layout tolerates, the drives
 /// whose copies are missing.
 pub(crate) fn copies_left(
     part: &PartRecord,
-    array: Option<&Array>,
+    array: Option<&ArrayHandle>,
     is_there: impl Fn(u32) -> bool,
 ) -> (isize, Vec<u32>) {
     let tolerance = part.shape.fault_tolerance() as isize;
@@ -28,8 +28,8 @@ pub(crate) fn copies_left(
         left = left.min(left_of(&journal));
         // The open journal has newer information. A part that was opened without one of its areas
         // does not use the journal at all.
-        if let Some(array) = array.filter(|array| !array.is_protected()) {
-            left = left.min(array.journal_redundancy().unwrap_or(0) as isize);
+        if let Some(array) = array.filter(|array| !array.visit(Array::is_protected)) {
+            left = left.min(array.visit(Array::journal_redundancy).unwrap_or(0) as isize);
         }
     }
     (left, lacking)

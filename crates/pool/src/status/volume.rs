@@ -16,7 +16,7 @@ use crate::status::rows::state_of;
 use crate::status::{
     ConversionStatus, ShareState, SlotStatus, VolumeInfo, VolumeState, journal_slabs, map_slabs,
 };
-use stripewise_array::Array;
+use stripewise_array::{Array, ArrayHandle};
 
 /// A drive's share of a volume.
 #[derive(Clone, Copy, Default)]
@@ -44,10 +44,10 @@ struct Tally {
 
 impl Tally {
     /// Counts a part in. `works`: of a drive, as the record has it.
-    fn add(&mut self, part: &PartRecord, array: Option<&Array>, works: impl Fn(u32) -> bool) {
+    fn add(&mut self, part: &PartRecord, array: Option<&ArrayHandle>, works: impl Fn(u32) -> bool) {
         // The array's knowledge is newer than the record.
         let is_there = |number: u32| match array {
-            Some(array) => array.member(number).is_some_and(|member| !member.is_failed()),
+            Some(array) => array.visit(|array| array.works_on(number)),
             None => works(number),
         };
         let mut there: BTreeMap<u32, bool> = BTreeMap::new();
@@ -141,10 +141,11 @@ impl Inner {
             shape,
             capacity_bytes: volume.size_bytes,
             allocated_bytes: (slabs + beside) * slab_bytes,
-            written_bytes: is_open.then(|| arrays.iter().map(|array| array.written_bytes()).sum()),
+            written_bytes: is_open
+                .then(|| arrays.iter().map(|array| array.visit(Array::written_bytes)).sum()),
             redundancy_left: tally.left.unwrap_or(shape.fault_tolerance() as isize).max(0) as usize,
             lost_blocks: match is_open {
-                true => arrays.iter().map(|array| array.bad_block_count()).sum(),
+                true => arrays.iter().map(|array| array.visit(Array::bad_block_count)).sum(),
                 false => volume.parts.iter().map(|part| part.lost.count() + part.dead.count()).sum(),
             },
             thin: volume.thin,

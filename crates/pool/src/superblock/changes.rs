@@ -6,7 +6,7 @@
 //! what was there before; they end it at the change before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::manifest::drive_record::DriveRecord;
 use crate::manifest::events::Events;
@@ -62,8 +62,8 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         journal: part.journal.clone(),
         old_lost: Vec::new(),
         old_dead: Vec::new(),
-        lost: Rc::default(),
-        dead: Rc::default(),
+        lost: Arc::default(),
+        dead: Arc::default(),
         rows: RowTable::default(),
     };
     VolumeRecord {
@@ -113,7 +113,7 @@ fn put_map(put: &mut impl FnMut(Section), known: Option<&PartRecord>, part: &Par
 
 /// Patch that turns the old block, rows `first` to `end`, into the new one.
 fn patch(old: &Block, new: &Block, first: u64, end: u64) -> Option<Patch> {
-    if Rc::ptr_eq(old, new) || old == new {
+    if Arc::ptr_eq(old, new) || old == new {
         return None;
     }
     let alike = old.iter().zip(new.iter()).take_while(|(old, new)| old == new).count();
@@ -208,8 +208,8 @@ impl Replay {
             let mut volume = self.volumes.remove(id)?;
             for part in &mut volume.parts {
                 part.rows = self.maps.remove(&part.id)?;
-                part.lost = Rc::new(self.lost.remove(&(part.id, false)).unwrap_or_default());
-                part.dead = Rc::new(self.lost.remove(&(part.id, true)).unwrap_or_default());
+                part.lost = Arc::new(self.lost.remove(&(part.id, false)).unwrap_or_default());
+                part.dead = Arc::new(self.lost.remove(&(part.id, true)).unwrap_or_default());
                 part.take_over_old_lost()?;
             }
             volumes.push(volume);

@@ -9,7 +9,6 @@
 //! a commit counts, the arrays are notified of new drives, changed rows and excluded drives.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
 use stripewise_drive::DriveErrorKind;
 
@@ -21,9 +20,9 @@ use crate::manifest::format::Manifest;
 use crate::manifest::taken_back::take_back;
 use crate::manifest::volume_record::{MetaPlaceRecord, PartRecord, PlaceState};
 use crate::superblock::writer::TooLarge;
-use stripewise_array::Member;
+use stripewise_array::MemberLabel;
 use stripewise_array::mutation::{self, Mutation};
-use stripewise_array::{AreaPlace, Array};
+use stripewise_array::{AreaPlace, Array, ArrayHandle};
 
 /// Number of events kept if the record has no room for more.
 const EVENTS_AT_LEAST: usize = 32;
@@ -203,21 +202,18 @@ impl Inner {
     /// A commit counts: everything in memory follows it.
     fn after_commit(&self, before: &Manifest, next: &Manifest, excluded: &BTreeSet<u32>) {
         self.space.borrow_mut().refresh(next);
-        let came = self.drives.array_members(next);
+        let came = self.drives.named_members(next);
         let ended = self.volumes.end_all_but(next);
         for part in next.parts() {
             let Some(array) = self.volumes.array(part.id) else { continue };
-            for member in &came {
-                if array.member(member.number).is_none() {
-                    array.add_member(member.clone());
+            let old = before.parts().find(|old| old.id == part.id);
+            array.visit(|array| {
+                for member in came.iter().filter(|member| array.member(member.number).is_none()) {
+                    array.join_member(member);
                 }
-            }
-            if let Some(old) = before.parts().find(|old| old.id == part.id) {
-                tell_changes(&array, old, part);
-            }
-            for &number in excluded {
-                leave_out(&array, part, number);
-            }
+                old.iter().for_each(|old| tell_changes(array, old, part));
+                excluded.iter().for_each(|&number| leave_out(array, part, number));
+            });
         }
         self.reclaim(before, next, ended);
         for number in excluded {
@@ -241,9 +237,9 @@ impl Inner {
     }
 
     /// Excludes a drive that failed under an array; repeated calls for the same drive do nothing.
-    pub(crate) async fn exclude_member(&self, member: &Rc<Member>, reason: &str) -> Result<(), PoolError> {
+    pub(crate) async fn exclude_member(&self, drive: &MemberLabel, reason: &str) -> Result<(), PoolError> {
         // A drive that belongs to no record (any more) is as excluded as can be.
-        let Some(number) = self.drives.number_of(member) else { return Ok(()) };
+        let Some((number, member)) = self.drives.labelled(drive) else { return Ok(()) };
         member.fail(reason);
         if self.lifecycle.is_read_only() {
             // Nothing is written, so nothing can be lacking on it; this process goes on without it.
@@ -286,13 +282,15 @@ fn note_comings_and_goings(before: &Manifest, next: &mut Manifest, now_unix_ms: 
 }
 
 /// For an array that was made while drives may have been excluded: takes those out of it.
-pub(crate) fn leave_out_excluded(manifest: &Manifest, array: &Array) {
+pub(crate) fn leave_out_excluded(manifest: &Manifest, array: &ArrayHandle) {
     let Some(part) = manifest.parts().find(|part| part.id.0 == array.spec().id) else { return };
-    for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
-        if array.member(drive.number).is_some() {
-            leave_out(array, part, drive.number);
+    array.visit(|array| {
+        for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
+            if array.member(drive.number).is_some() {
+                leave_out(array, part, drive.number);
+            }
         }
-    }
+    });
 }
 
 /// Records the last commit of each excluded drive, to distinguish the drive from an older copy of

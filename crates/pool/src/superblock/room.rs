@@ -230,7 +230,7 @@ mod tests {
         let most = bounds.lost_bytes(&manifest, 1 << 30);
         assert!((200 << 10..512 << 10).contains(&most), "{most}");
         let lost = (0..30).flat_map(|span| (0..256).map(move |block| (1, span * 256 + block)));
-        manifest.volumes[0].parts[0].lost = std::rc::Rc::new(lost.collect());
+        manifest.volumes[0].parts[0].lost = std::sync::Arc::new(lost.collect());
         assert!(bounds.lost_bytes(&manifest, 1 << 30).abs_diff(most) < 2 * 4096, "what they have counts");
         let small = RecordBounds::of(&Tuning { lost_record_bytes: 100, ..Tuning::default() });
         assert_eq!(small.lost_bytes(&manifest, 50), 100);

@@ -17,11 +17,10 @@ use crate::superblock::commit::{Change, leave_out_excluded};
 use crate::volume::conversion_room::Rehearsal;
 use crate::volume::io::VolumeIo;
 use crate::volume::make::note_where_journal_is;
-use crate::volume::thin::PoolHost;
 use crate::volume::zones::Zones;
 use crate::{Inner, MIB, Pool};
 use stripewise_array::ArrayError;
-use stripewise_array::{Array, ArraySpec};
+use stripewise_array::{Array, ArrayHandle, ArraySpec};
 
 impl Pool {
     /// Begins to convert a volume to another layout; done when jobs run, while everything goes on.
@@ -49,7 +48,7 @@ impl Pool {
             let layout = layout_in_words(&shape);
             return Err(PoolError::SameLayout { pool: inner.name(), volume: name.to_owned(), layout });
         }
-        let (part, laid_out) = inner.plan_conversion(&record, &volume.array(), shape, drives)?;
+        let (part, laid_out) = inner.plan_conversion(&record, &volume.io.array(), shape, drives)?;
         match inner.begin_conversion(&record, part).await {
             Ok(new) => {
                 if let Some(io) = inner.volumes.io(&record) {
@@ -85,7 +84,7 @@ impl Pool {
         let Some(record) = manifest.volume(name) else {
             return Err(PoolError::Job(format!("volume {name} is gone")));
         };
-        let from = volume.array().spec().shape;
+        let from = volume.io.array().spec().shape;
         let to = inner.converted_shape(layout, &from, &inner.drives_for(record.pin))?;
         Ok(ConversionPlan { from, to })
     }
@@ -152,7 +151,7 @@ impl Inner {
     fn plan_conversion(
         &self,
         record: &VolumeRecord,
-        old: &Array,
+        old: &ArrayHandle,
         shape: Shape,
         drives: Vec<u32>,
     ) -> Result<(PartRecord, LaidOut), PoolError> {
@@ -177,7 +176,10 @@ impl Inner {
         let rehearsal = Rehearsal {
             old: &part.rows,
             old_row_bytes: old.spec().row_data_bytes()?,
-            needed: if record.thin { rows_of_written(old, row_bytes) } else { vec![(0, new_rows)] },
+            needed: match record.thin {
+                true => old.visit(|old| rows_of_written(old, row_bytes)),
+                false => vec![(0, new_rows)],
+            },
             new_rows,
             new_row_bytes: row_bytes,
             width: shape.width,
@@ -212,7 +214,11 @@ impl Inner {
     }
 
     /// Makes the new array, and has it recorded.
-    async fn begin_conversion(&self, record: &VolumeRecord, part: PartRecord) -> Result<Array, PoolError> {
+    async fn begin_conversion(
+        &self,
+        record: &VolumeRecord,
+        part: PartRecord,
+    ) -> Result<ArrayHandle, PoolError> {
         let mut planned = self.manifest.borrow().clone();
         if let Some(volume) = planned.volume_by_id_mut(record.id) {
             volume.parts.push(part.clone());
@@ -220,15 +226,13 @@ impl Inner {
         }
         self.commits.check_growth(&planned)?;
         planned.check().map_err(PoolError::Job)?;
-        let init = self.array_init(record, &part);
-        let host = PoolHost::of(self);
-        let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
+        let array = self.create_array(self.array_init(record, &part)).await?;
         let (from, to) = (layout_in_words(&record.parts[0].shape), layout_in_words(&part.shape));
         let text = format!("volume {} is to be converted from {from} to {to}", record.name);
         self.news.event(EventKind::Convert, &text);
         if let Err(error) = self.commit_conversion(record, part.clone()).await {
             self.news.take_back(&text);
-            array.call_off().await;
+            array.call(async |array| array.call_off().await).await;
             return Err(error);
         }
         self.volumes.insert(part.id, array.clone());
@@ -291,7 +295,7 @@ impl Inner {
         let row_bytes = zones.old.spec().row_data_bytes()?;
         let rows = come_to.div_ceil(row_bytes);
         let written = match record.thin {
-            true => rows_of_written(&zones.new, row_bytes),
+            true => zones.new.visit(|new| rows_of_written(new, row_bytes)),
             false => vec![(0, rows)],
         };
         let is_needed = |row: &u64| target.rows.is_hole(*row);

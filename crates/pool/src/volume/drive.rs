@@ -10,6 +10,7 @@
 //! the admission of the inner volume; requests with scattered memory also need one contiguous copy.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use stripewise_drive::{
     Buffer, Completion, Context, Drive, DriveError, DriveErrorKind, DriveInfo, DriveKind, IoRequest,
@@ -77,7 +78,7 @@ impl Drive for VolumeDrive {
     }
 }
 
-async fn execute(volume: &Volume, label: &Rc<str>, request: IoRequest) -> IoResult {
+async fn execute(volume: &Volume, label: &Arc<str>, request: IoRequest) -> IoResult {
     let (offset_bytes, length_bytes) = (request.offset_bytes, request.length_bytes);
     let result = match request.operation {
         Operation::Read => read(volume, &request).await,
@@ -114,7 +115,7 @@ fn gathered(volume: &Volume, request: &IoRequest) -> Buffer {
 }
 
 /// Translates a volume's error into the error of a drive.
-fn as_drive_error(label: &Rc<str>, request: &IoRequest, error: &ArrayError) -> DriveError {
+fn as_drive_error(label: &Arc<str>, request: &IoRequest, error: &ArrayError) -> DriveError {
     let (kind, os_code) = match error {
         ArrayError::Closed => (DriveErrorKind::Gone, None),
         ArrayError::Lost { .. } => (DriveErrorKind::Medium, None),

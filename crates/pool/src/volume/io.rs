@@ -11,10 +11,10 @@ use crate::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
 use crate::volume::Volume;
 use crate::volume::write_epochs::WriteEpochs;
 use crate::volume::zones::{Clearing, Zones};
-use stripewise_array::{Array, ArrayError, BlockArray, Extent};
+use stripewise_array::{ArrayError, ArrayHandle, BlockArray, Extent};
 
 /// State shared by all handles of an open volume.
-pub(crate) struct VolumeIo<A = Array> {
+pub(crate) struct VolumeIo<A = ArrayHandle> {
     /// The array of the whole volume while it is not converted.
     array: RefCell<A>,
     zones: RefCell<Option<Rc<Zones<A>>>>,
@@ -91,8 +91,8 @@ impl Volume {
 
     /// True if a conversion has ended since these were the volume's arrays, and taken what they had
     /// to another one.
-    fn has_moved_from(&self, asked: &[Array]) -> bool {
-        let was_ended = |array: &Array| array.is_abandoned();
+    fn has_moved_from(&self, asked: &[ArrayHandle]) -> bool {
+        let was_ended = |array: &ArrayHandle| array.is_abandoned();
         asked.iter().all(was_ended) && !self.io.arrays().iter().all(was_ended)
     }
 
@@ -126,7 +126,7 @@ impl Volume {
             }
             Some(zones) => {
                 let _counted = self.io.writes.count();
-                let release = async |array: &Array, start_bytes, length_bytes| {
+                let release = async |array: &ArrayHandle, start_bytes, length_bytes| {
                     self.pool.0.release_unused(self.id, array, start_bytes, length_bytes).await;
                 };
                 Box::pin(zones.clear(how, offset_bytes, length_bytes, release)).await
@@ -165,7 +165,7 @@ impl Volume {
         most: usize,
     ) -> Result<Vec<Extent>, ArrayError> {
         match self.io.zones() {
-            None => self.array().extents(offset_bytes, length_bytes, most),
+            None => self.io.array().extents(offset_bytes, length_bytes, most),
             Some(zones) => zones.extents(offset_bytes, length_bytes, most),
         }
     }
@@ -185,7 +185,7 @@ impl Volume {
         &self,
         offset_bytes: u64,
         length_bytes: u64,
-        question: impl Fn(&Array, u64, u64) -> Result<bool, ArrayError>,
+        question: impl Fn(&ArrayHandle, u64, u64) -> Result<bool, ArrayError>,
     ) -> Result<bool, ArrayError> {
         match self.io.zones() {
             None => question(&self.io.array(), offset_bytes, length_bytes),

@@ -15,9 +15,8 @@ use crate::news::News;
 use crate::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
 use crate::superblock::commit::{Change, leave_out_excluded};
 use crate::volume::Volume;
-use crate::volume::thin::PoolHost;
 use crate::{BLOCK_BYTES, Inner, Pool};
-use stripewise_array::{Array, ArraySpec};
+use stripewise_array::{ArrayHandle, ArraySpec};
 
 /// No volume is larger.
 pub(super) const MOST_VOLUME_BYTES: u64 = 1 << 60;
@@ -111,18 +110,16 @@ impl Inner {
         Ok(())
     }
 
-    async fn make_volume(&self, record: VolumeRecord) -> Result<Array, PoolError> {
+    async fn make_volume(&self, record: VolumeRecord) -> Result<ArrayHandle, PoolError> {
         let mut planned = self.manifest.borrow().clone();
         planned.volumes.push(record.clone());
         self.commits.check_growth(&planned)?;
         let part = &record.parts[0];
-        let init = self.array_init(&record, part);
-        let host = PoolHost::of(self);
-        let array = Array::create(&self.context, &self.buffers, init, host, self.options.array).await?;
+        let array = self.create_array(self.array_init(&record, part)).await?;
         self.news.event(EventKind::Volume, &creation(&record.name));
         let committed = self.commit_volume(record).await;
         if let Err(error) = committed {
-            array.call_off().await;
+            array.call(async |array| array.call_off().await).await;
             return Err(error);
         }
         Ok(array)

@@ -10,13 +10,15 @@ pub(crate) mod open;
 pub(crate) mod range_gate;
 pub(crate) mod resize;
 pub(crate) mod shadow;
+pub(crate) mod site;
 pub(crate) mod thin;
 pub(crate) mod thin_growth;
 pub(crate) mod write_epochs;
 pub(crate) mod zones;
 
-use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stripewise_drive::BufferPool;
 use stripewise_layout::Geometry;
@@ -28,7 +30,7 @@ use crate::manifest::ids::VolumeId;
 use crate::superblock::commit::Change;
 use crate::volume::io::VolumeIo;
 use crate::{Pool, VolumeInfo};
-use stripewise_array::Array;
+use stripewise_array::{Array, BlockArray};
 
 /// An open volume. Clones are the same volume.
 #[derive(Clone)]
@@ -52,7 +54,7 @@ impl Volume {
 
     /// The array that serves requests now, or will after a conversion: for tests and measurements.
     pub fn array(&self) -> Array {
-        self.io.array()
+        self.io.array().on_this_thread()
     }
 
     /// The pool that it is in.
@@ -83,27 +85,27 @@ impl Volume {
 
     /// True if a crash left regions whose copies or parity may disagree.
     pub fn needs_resync(&self) -> bool {
-        self.io.arrays().iter().any(Array::needs_resync)
+        self.io.arrays().iter().any(|array| array.visit(Array::needs_resync))
     }
 
     /// True if it accepts no writes.
     pub fn is_protected(&self) -> bool {
-        self.io.arrays().iter().any(Array::is_protected)
+        self.io.arrays().iter().any(|array| array.visit(Array::is_protected))
     }
 
     /// The end of this opening of the volume.
     pub fn closing(&self) -> Closing {
-        Closing(self.io.arrays().iter().map(Array::closed_in_order).collect())
+        Closing(self.io.arrays().iter().map(|array| array.visit(Array::closed_in_order)).collect())
     }
 }
 
 /// The end of an opening of a volume. It keeps nothing of the volume open.
-pub struct Closing(Vec<Rc<Cell<bool>>>);
+pub struct Closing(Vec<Arc<AtomicBool>>);
 
 impl Closing {
     /// True if the pool was closed with all acknowledged writes durable, flushed or not.
     pub fn was_in_order(&self) -> bool {
-        self.0.iter().all(|closed_in_order| closed_in_order.get())
+        self.0.iter().all(|closed_in_order| closed_in_order.load(Ordering::Acquire))
     }
 }
 

@@ -10,14 +10,12 @@ use crate::manifest::events::EventKind;
 use crate::manifest::ids::Id;
 use crate::manifest::volume_record::{JournalPlaceRecord, PartRecord, PlaceState, VolumeRecord};
 use crate::superblock::commit::{leave_out_excluded, map_place};
-use crate::volume::shadow::Shadow;
-use crate::volume::thin::PoolHost;
+use crate::volume::site::NamedInit;
 use crate::{Inner, PoolError};
 use stripewise_array::ArrayError;
 use stripewise_array::BlockSet;
-use stripewise_array::Member;
 use stripewise_array::SumsInit;
-use stripewise_array::{AreaPlace, Array, ArrayInit, ArraySpec};
+use stripewise_array::{AreaPlace, Array, ArrayHandle, ArrayInit, ArraySpec};
 
 impl PartRecord {
     /// Specification of the part's array.
@@ -33,7 +31,7 @@ pub(crate) fn journal_place(place: &JournalPlaceRecord) -> AreaPlace {
 
 impl Inner {
     /// State from which the array of a part is opened.
-    pub(crate) fn array_init(&self, record: &VolumeRecord, part: &PartRecord) -> ArrayInit {
+    pub(crate) fn array_init(&self, record: &VolumeRecord, part: &PartRecord) -> NamedInit {
         let slab_bytes = self.manifest.borrow().slab_bytes;
         let map = part.meta.places.iter().filter(|place| place.state == PlaceState::Active);
         let journal = part.journal.iter().filter(|place| place.state == PlaceState::Active);
@@ -50,7 +48,7 @@ impl Inner {
             // are filled.
             lost_blocks: part.lost.filtered(|block| part.is_current_at(block, slab_bytes)),
             dead_blocks: BlockSet::clone(&part.dead),
-            members: self.drives.array_members(&self.manifest.borrow()),
+            members: self.drives.named_members(&self.manifest.borrow()),
             read_only: self.lifecycle.is_read_only(),
         }
     }
@@ -114,19 +112,18 @@ impl Inner {
         }
         let mut arrays = Vec::new();
         for part in &record.parts {
-            let init = self.array_init(record, part);
-            let host = PoolHost::of(self);
-            let opened = Array::open(&self.context, &self.buffers, init, host, self.options.array).await;
-            let array = match opened {
-                Err(ArrayError::FileSystemFull { drive }) => self.open_in_memory(record, part, &drive).await,
+            let array = match self.open_array(self.array_init(record, part)).await {
+                Err(ArrayError::FileSystemFull { drive }) => {
+                    self.open_array_in_memory(self.array_init(record, part), &drive).await
+                }
                 opened => opened,
             };
             let array = array.map_err(|error| error.to_string())?;
             arrays.push((part.id, array));
         }
-        let opened: Vec<Array> = arrays.iter().map(|(_, array)| array.clone()).collect();
+        let opened: Vec<ArrayHandle> = arrays.iter().map(|(_, array)| array.clone()).collect();
         self.volumes.reopen(record.id, arrays);
-        if opened.iter().any(Array::was_journal_empty) {
+        if opened.iter().any(|array| array.visit(Array::was_journal_empty)) {
             self.news.event(
                 EventKind::Journal,
                 &format!("the journal of volume {} was lost with its drives and starts empty", record.name),
@@ -135,7 +132,11 @@ impl Inner {
         let is_area_away =
             |part: &PartRecord| part.journal.iter().any(|area| area.state != PlaceState::Active);
         let parts = record.parts.iter().zip(&opened);
-        let missing: u64 = parts.map(|(part, array)| array.missing_batches(is_area_away(part))).sum();
+        let missing_in = |(part, array): (&PartRecord, &ArrayHandle)| {
+            let is_away = is_area_away(part);
+            array.visit(|array| array.missing_batches(is_away))
+        };
+        let missing: u64 = parts.map(missing_in).sum();
         if missing > 0 {
             let text = format!(
                 "the journal of volume {} lacks {missing} or more writes that were acknowledged: the drives \
@@ -147,43 +148,21 @@ impl Inner {
         // A drive may have been excluded since.
         opened.iter().for_each(|array| leave_out_excluded(&self.manifest.borrow(), array));
         // Losses found by the replay are recorded before the journal may forget their cause.
-        if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.has_no_dead()) {
+        if !self.lifecycle.is_read_only() && opened.iter().any(|array| !array.visit(Array::has_no_dead)) {
             self.commit(None, |_| ()).await.map_err(|error| error.to_string())?;
             for (part, array) in record.parts.iter().zip(&opened) {
                 if self.are_losses_recorded(part.id) {
-                    array.forget_replayed().await.map_err(|error| error.to_string())?;
+                    let forgotten = array.call(async |array| array.forget_replayed().await).await;
+                    forgotten.map_err(|error| error.to_string())?;
                     continue;
                 }
                 // The journal alone knows them, and keeps them; so nothing may be written.
-                array.protect();
+                array.visit(Array::protect);
                 let full = PoolError::LossesFull { pool: self.name() };
                 let text = format!("volume {} can only be read: {full}", record.name);
                 self.news.event(EventKind::Loss, &text);
             }
         }
         Ok(())
-    }
-}
-
-impl Inner {
-    /// Opens the array of a part for reading only, since what its journal holds cannot be put in
-    /// place: the file system under a drive is full.
-    async fn open_in_memory(
-        &self,
-        record: &VolumeRecord,
-        part: &PartRecord,
-        drive: &str,
-    ) -> Result<Array, ArrayError> {
-        let mut init = self.array_init(record, part);
-        init.read_only = true;
-        for array_member in &mut init.members {
-            let shadow = Shadow::over_member(&self.context, &array_member.member);
-            array_member.member = Member::new(&self.context, shadow, self.options.member());
-            self.drives.add_shadow(array_member.member.clone());
-        }
-        let host = PoolHost::of(self);
-        let array = Array::open(&self.context, &self.buffers, init, host, self.options.array).await?;
-        array.fill_up(drive);
-        Ok(array)
     }
 }

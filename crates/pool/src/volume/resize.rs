@@ -18,7 +18,7 @@ use crate::{BLOCK_BYTES, Inner, Pool, Volume};
 use stripewise_array::ArrayError;
 use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::rows::SlotState;
-use stripewise_array::{AreaPlace, Array};
+use stripewise_array::{AreaPlace, Array, ArrayHandle, BlockArray};
 
 /// Read at once in search of something stored.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -41,17 +41,17 @@ impl Pool {
             return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });
         }
         inner.freed.until_reclaimed().await;
-        let array = volume.array();
+        let array = volume.io.array();
         let before = record.size_bytes;
         let resized = match size_bytes.cmp(&before) {
             std::cmp::Ordering::Equal => return Ok(()),
             std::cmp::Ordering::Greater => {
-                array.end_writes_at(before);
+                array.visit(|array| array.end_writes_at(before));
                 inner.grow(&record, &array, size_bytes).await
             }
             std::cmp::Ordering::Less => inner.shrink(&record, &volume, size_bytes).await,
         };
-        array.end_writes_at(u64::MAX);
+        array.visit(|array| array.end_writes_at(u64::MAX));
         resized?;
         inner.freed.until_reclaimed().await;
         Ok(())
@@ -68,7 +68,7 @@ impl Pool {
         let drives = inner.drives_for(record.pin);
         let free = inner.space.borrow().max_rows(&drives, part.rows.width());
         let rows = (part.rows.allocated_rows() + free).max(part.rows.rows());
-        Ok(rows.saturating_mul(volume.array().spec().row_data_bytes()?).max(record.size_bytes))
+        Ok(rows.saturating_mul(volume.io.array().spec().row_data_bytes()?).max(record.size_bytes))
     }
 }
 
@@ -77,7 +77,12 @@ fn resized(record: &VolumeRecord, size_bytes: u64) -> String {
 }
 
 impl Inner {
-    async fn grow(&self, record: &VolumeRecord, array: &Array, size_bytes: u64) -> Result<(), PoolError> {
+    async fn grow(
+        &self,
+        record: &VolumeRecord,
+        array: &ArrayHandle,
+        size_bytes: u64,
+    ) -> Result<(), PoolError> {
         let part = &record.parts[0];
         let mut taken = Taken::default();
         let grown = self.prepare_growth(record, part, array, size_bytes, &mut taken).await;
@@ -123,7 +128,7 @@ impl Inner {
         &self,
         record: &VolumeRecord,
         part: &PartRecord,
-        array: &Array,
+        array: &ArrayHandle,
         size_bytes: u64,
         taken: &mut Taken,
     ) -> Result<Option<MetaRecord>, PoolError> {
@@ -161,7 +166,7 @@ impl Inner {
             let place = |&(drive, slab)| MetaPlaceRecord { drive, slab, state: PlaceState::Active };
             meta = Some(MetaRecord { slabs, map_rows, places: places.iter().map(place).collect() });
         }
-        let mut table = array.rows();
+        let mut table = array.visit(Array::rows);
         table.resize(rows);
         put_rows(&mut table, old_rows, &taken.rows, SlotState::Active);
         let mut planned = self.manifest.borrow().clone();
@@ -169,36 +174,45 @@ impl Inner {
             part.rows = table.clone();
         }
         self.commits.check_growth(&planned)?;
-        array.set_rows(table);
-        if let Some(meta) = &meta {
-            array.add_map_places(&areas(meta)).await?;
-            array.remove_map_places(&old_areas(part));
-        }
-        array.resize(size_bytes).await?;
-        // Both slots of every page: nothing that an earlier, larger life of the volume left can be
-        // taken for this one's.
-        array.rewrite_map().await?;
+        let moved = meta.as_ref().map(|meta| (areas(meta), old_areas(part)));
+        let prepare = async move |array: Array| {
+            array.set_rows(table);
+            if let Some((new, old)) = moved {
+                array.add_map_places(&new).await?;
+                array.remove_map_places(&old);
+            }
+            array.resize(size_bytes).await?;
+            // Both slots of every page: nothing that an earlier, larger life of the volume left can
+            // be taken for this one's.
+            array.rewrite_map().await
+        };
+        array.call(prepare).await?;
         Ok(meta)
     }
 
     /// Makes the array what it was.
-    async fn undo_growth(&self, part: &PartRecord, array: &Array, size_bytes: u64) {
-        let _ = array.resize(size_bytes).await;
-        let (now, old) = (array.map_places(), old_areas(part));
-        if now != old {
-            let back: Vec<AreaPlace> = old.iter().filter(|place| !now.contains(place)).copied().collect();
-            let _ = array.add_map_places(&back).await;
-            let new: Vec<AreaPlace> = now.into_iter().filter(|place| !old.contains(place)).collect();
-            array.remove_map_places(&new);
-            // Space allocated for them may be given to others from now on.
-            array.until_map_written().await;
-        }
+    async fn undo_growth(&self, part: &PartRecord, array: &ArrayHandle, size_bytes: u64) {
+        let old = old_areas(part);
+        let undo = async move |array: Array| {
+            let _ = array.resize(size_bytes).await;
+            let now = array.map_places();
+            if now != old {
+                let back: Vec<AreaPlace> = old.iter().filter(|place| !now.contains(place)).copied().collect();
+                let _ = array.add_map_places(&back).await;
+                let new: Vec<AreaPlace> = now.into_iter().filter(|place| !old.contains(place)).collect();
+                array.remove_map_places(&new);
+                // Space allocated for them may be given to others from now on.
+                array.until_map_written().await;
+            }
+        };
+        array.call(undo).await;
         let rows = self.manifest.borrow().parts().find(|now| now.id == part.id).map(|now| now.rows.clone());
-        array.set_rows(rows.unwrap_or_else(|| part.rows.clone()));
+        let rows = rows.unwrap_or_else(|| part.rows.clone());
+        array.visit(|array| array.set_rows(rows));
     }
 
     async fn shrink(&self, record: &VolumeRecord, volume: &Volume, size_bytes: u64) -> Result<(), PoolError> {
-        let array = &volume.array();
+        let array = &volume.io.array();
         let check = async || match stored_beyond(array, size_bytes).await? {
             0 => Ok(()),
             stored_bytes => {
@@ -207,11 +221,11 @@ impl Inner {
         };
         // The first look spares clients the refusals that they get during the second.
         check().await?;
-        array.end_writes_at(size_bytes);
+        array.visit(|array| array.end_writes_at(size_bytes));
         volume.until_writes_ended().await;
         check().await?;
-        if let Err(error) = array.resize(size_bytes).await {
-            let _ = array.resize(record.size_bytes).await;
+        if let Err(error) = resize(array, size_bytes).await {
+            let _ = resize(array, record.size_bytes).await;
             return Err(error.into());
         }
         let text = resized(record, size_bytes);
@@ -228,7 +242,7 @@ impl Inner {
             .await;
         if recorded.is_err() {
             self.news.take_back(&text);
-            let _ = array.resize(record.size_bytes).await;
+            let _ = resize(array, record.size_bytes).await;
         }
         recorded
     }
@@ -245,24 +259,32 @@ fn old_areas(part: &PartRecord) -> Vec<AreaPlace> {
     active.map(|place| map_place(part, place)).collect()
 }
 
+async fn resize(array: &ArrayHandle, size_bytes: u64) -> Result<(), ArrayError> {
+    array.call(async move |array| array.resize(size_bytes).await).await
+}
+
 /// Bytes stored in whole regions beyond a new end, and whether anything but zeros is in the rest of
 /// the region that it cuts.
-async fn stored_beyond(array: &Array, size_bytes: u64) -> Result<u64, ArrayError> {
-    let region_bytes = array.region_data_bytes();
-    let capacity_bytes = array.capacity_bytes();
-    // Data that is acknowledged and only in the journal may leave its region unwritten.
-    let is_written = |region: u64| match mutation::is_chosen(Mutation::ShrinkOverPending) {
-        true => !array.is_region_unwritten(region),
-        false => !array.holds_nothing(region),
-    };
-    let whole = (size_bytes.div_ceil(region_bytes)..array.regions()).filter(|&region| is_written(region));
-    let end_of = |region: u64| ((region + 1) * region_bytes).min(capacity_bytes);
-    let mut stored: u64 = whole.map(|region| end_of(region) - region * region_bytes).sum();
-    let cut = size_bytes / region_bytes;
-    if !size_bytes.is_multiple_of(region_bytes) && is_written(cut) {
+async fn stored_beyond(array: &ArrayHandle, size_bytes: u64) -> Result<u64, ArrayError> {
+    let is_only_written = mutation::is_chosen(Mutation::ShrinkOverPending);
+    let (mut stored, cut_end) = array.visit(|array| {
+        let (region_bytes, capacity_bytes) = (array.region_data_bytes(), array.capacity_bytes());
+        // Data that is acknowledged and only in the journal may leave its region unwritten.
+        let is_written = |region: u64| match is_only_written {
+            true => !array.is_region_unwritten(region),
+            false => !array.holds_nothing(region),
+        };
+        let end_of = |region: u64| ((region + 1) * region_bytes).min(capacity_bytes);
+        let whole = (size_bytes.div_ceil(region_bytes)..array.regions()).filter(|&region| is_written(region));
+        let stored: u64 = whole.map(|region| end_of(region) - region * region_bytes).sum();
+        let cut = size_bytes / region_bytes;
+        let is_cut = !size_bytes.is_multiple_of(region_bytes) && is_written(cut);
+        (stored, is_cut.then(|| end_of(cut)))
+    });
+    if let Some(end) = cut_end {
         let mut at = size_bytes;
-        while at < end_of(cut) {
-            let length = PIECE_BYTES.min(end_of(cut) - at);
+        while at < end {
+            let length = PIECE_BYTES.min(end - at);
             let read = array.read(at, length as usize).await?.to_vec();
             let is_stored = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
             stored += read

@@ -42,7 +42,8 @@ impl Pool {
         let arrays = self.0.volumes.arrays();
         let mut has_recovered = false;
         for array in &arrays {
-            has_recovered |= array.recover_in_memory().await.unwrap_or(false);
+            let recovered = array.call(async |array| array.recover_in_memory().await).await;
+            has_recovered |= recovered.unwrap_or(false);
         }
         has_recovered
     }

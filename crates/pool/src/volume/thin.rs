@@ -17,11 +17,11 @@ use crate::manifest::volume_record::Pin;
 use crate::space::slabs::{FreeSlabs, NewRows, put_rows};
 use crate::superblock::commit::Change;
 use stripewise_array::ArrayError;
-use stripewise_array::Member;
 use stripewise_array::lock_order;
 use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::rows::SlotState;
-use stripewise_array::{Array, ArrayHost, LocalFuture};
+use stripewise_array::{ArrayHandle, ArrayHost, HostRequest, LocalFuture};
+use stripewise_array::{Member, MemberLabel};
 
 /// An array's view of its pool.
 pub(crate) struct PoolHost(Weak<Inner>);
@@ -37,46 +37,45 @@ impl PoolHost {
 }
 
 impl ArrayHost for PoolHost {
-    fn exclude<'a>(&'a self, member: &'a Rc<Member>, reason: &'a str) -> LocalFuture<'a, Result<(), String>> {
+    fn ask(&self, array: u128, request: HostRequest) -> LocalFuture<'_, Result<(), String>> {
         Box::pin(async move {
-            self.pool()?.exclude_member(member, reason).await.map_err(|error| error.to_string())
+            let answer = self.pool()?.answer(Id(array), request).await;
+            answer.map_err(|error| error.to_string())
         })
     }
 
-    fn file_system_full(&self, drive: &str) {
-        if let Ok(pool) = self.pool() {
-            pool.news.note_full(drive);
+    fn member(&self, drive: &MemberLabel) -> Option<Rc<Member>> {
+        self.0.upgrade()?.drives.labelled(drive).map(|(_, member)| member)
+    }
+}
+
+impl Inner {
+    /// Executes a request of an array.
+    async fn answer(&self, part: Id, request: HostRequest) -> Result<(), PoolError> {
+        match request {
+            HostRequest::Exclude { drive, reason } => self.exclude_member(&drive, &reason).await,
+            HostRequest::NoteFull { drive } => {
+                self.news.note_full(&drive);
+                Ok(())
+            }
+            HostRequest::RecordLost => self.record_lost().await,
+            HostRequest::RecordLosses => {
+                self.record_lost().await?;
+                match self.are_losses_recorded(part) || mutation::is_chosen(Mutation::LossesNeedNoRecord) {
+                    true => Ok(()),
+                    false => Err(PoolError::LossesFull { pool: self.name() }),
+                }
+            }
+            HostRequest::AllocateRows { first_row, rows } => self.allocate_rows(part, first_row, rows).await,
         }
     }
 
-    fn record_lost(&self, _: u128) -> LocalFuture<'_, Result<(), String>> {
-        Box::pin(async move {
-            let pool = self.pool()?;
-            // Every commit records what the arrays know.
-            if pool.lifecycle.is_read_only() || pool.is_up_to_date() {
-                return Ok(());
-            }
-            pool.commit(None, |_| ()).await.map_err(|error| error.to_string())
-        })
-    }
-
-    fn record_losses(&self, id: u128) -> LocalFuture<'_, Result<(), String>> {
-        Box::pin(async move {
-            let pool = self.pool()?;
-            self.record_lost(id).await?;
-            match pool.are_losses_recorded(Id(id)) {
-                true => Ok(()),
-                false if mutation::is_chosen(Mutation::LossesNeedNoRecord) => Ok(()),
-                false => Err(PoolError::LossesFull { pool: pool.name() }.to_string()),
-            }
-        })
-    }
-
-    fn allocate_rows(&self, id: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
-        Box::pin(async move {
-            let pool = self.pool()?;
-            pool.allocate_rows(Id(id), first_row, rows).await.map_err(|error| error.to_string())
-        })
+    async fn record_lost(&self) -> Result<(), PoolError> {
+        // Every commit records what the arrays know.
+        if self.lifecycle.is_read_only() || self.is_up_to_date() {
+            return Ok(());
+        }
+        self.commit(None, |_| ()).await
     }
 }
 
@@ -188,7 +187,7 @@ impl Inner {
     pub(crate) async fn release_unused(
         &self,
         volume: VolumeId,
-        array: &Array,
+        array: &ArrayHandle,
         offset_bytes: u64,
         length_bytes: u64,
     ) {
@@ -197,10 +196,11 @@ impl Inner {
         if !is_thin || length_bytes == 0 || self.check_changeable().is_err() {
             return;
         }
-        let rows = array.rows();
         let candidates = offset_bytes / row_bytes..=(offset_bytes + length_bytes - 1) / row_bytes;
-        let unused: Vec<u64> =
-            candidates.filter(|&row| !rows.is_hole(row) && array.is_row_unwritten(row)).collect();
+        let unused: Vec<u64> = array.visit(|array| {
+            let rows = array.rows();
+            candidates.filter(|&row| !rows.is_hole(row) && array.is_row_unwritten(row)).collect()
+        });
         for batch in unused.chunks(self.tuning().released_rows as usize) {
             if lock_order::scope(self.release_rows(array, batch)).await.is_err() {
                 return;
@@ -209,14 +209,15 @@ impl Inner {
     }
 
     /// Takes rows out of the slab map while writers are locked out of them.
-    async fn release_rows(&self, array: &Array, rows: &[u64]) -> Result<(), ArrayError> {
-        let _held = array.lock_rows(rows.iter().copied()).await;
-        let unused: Vec<u64> = rows.iter().copied().filter(|&row| array.is_row_unwritten(row)).collect();
+    async fn release_rows(&self, array: &ArrayHandle, rows: &[u64]) -> Result<(), ArrayError> {
+        let _held = array.lock_rows(rows.to_vec()).await;
+        let unused: Vec<u64> =
+            array.visit(|array| rows.iter().copied().filter(|&row| array.is_row_unwritten(row)).collect());
         if unused.is_empty() {
             return Ok(());
         }
         // That nothing is there must be durable before the slabs can hold something else.
-        array.persist_map().await?;
+        array.call(async |array| array.persist_map().await).await?;
         let (part, pool) = (Id(array.spec().id), self.rc());
         let released = self.try_commit(None, move |manifest| {
             let before = manifest.clone();

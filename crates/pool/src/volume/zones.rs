@@ -21,10 +21,10 @@ use stripewise_drive::Buffer;
 use crate::BLOCK_BYTES;
 use crate::volume::range_gate::RangeGate;
 use stripewise_array::mutation::{self, Mutation};
-use stripewise_array::{Array, ArrayError, BlockArray, Extent, push_extent};
+use stripewise_array::{ArrayError, ArrayHandle, BlockArray, Extent, push_extent};
 
 /// A volume that is being converted.
-pub(crate) struct Zones<A = Array> {
+pub(crate) struct Zones<A = ArrayHandle> {
     pub old: A,
     pub new: A,
     pub gate: RangeGate,

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::kit::array::{Model, SECTOR};
 use crate::kit::cut_drives::{BLOCK, CutDrives, STRIP, WIDTH, init_on, small_array};
-use stripewise_array::{Array, ArrayHost, ArrayOptions, LocalFuture, Member, NoHost};
+use stripewise_array::{Array, ArrayHost, ArrayOptions, HostRequest, LocalFuture, NoHost};
 use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_runtime::VirtualExecutor;
 
@@ -23,12 +23,10 @@ const SEEDS: u64 = 6;
 struct RecordsNothing;
 
 impl ArrayHost for RecordsNothing {
-    fn exclude<'a>(&'a self, _: &'a Rc<Member>, _: &'a str) -> LocalFuture<'a, Result<(), String>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn record_lost(&self, _: u128) -> LocalFuture<'_, Result<(), String>> {
-        Box::pin(std::future::ready(Err("not now".to_owned())))
+    fn ask(&self, _: u128, request: HostRequest) -> LocalFuture<'_, Result<(), String>> {
+        let is_record = matches!(request, HostRequest::RecordLost | HostRequest::RecordLosses);
+        let answer = if is_record { Err("not now".to_owned()) } else { Ok(()) };
+        Box::pin(std::future::ready(answer))
     }
 }
 

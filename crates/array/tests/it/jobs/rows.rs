@@ -8,8 +8,8 @@ use crate::kit::array::{Model, SECTOR, TestDrive, dirty, shape, space};
 use crate::kit::linear::{LinearSpec, rebuild};
 use stripewise_array::rows::{Places, RowTable, SlotPlace, SlotState};
 use stripewise_array::{
-    AreaPlace, Array, ArrayError, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, BlockSet, LocalFuture,
-    Member, NoHost,
+    AreaPlace, Array, ArrayError, ArrayHandle, ArrayHost, ArrayInit, ArrayMember, ArrayOptions, BlockSet,
+    HostRequest, LocalFuture, NoHost, lock_order,
 };
 use stripewise_drive::{BufferPool, Context, MemoryDrive, SplitMix64};
 use stripewise_runtime::VirtualExecutor;
@@ -170,6 +170,28 @@ fn peek(image: &Rc<MemoryDrive>, at: u64) -> Vec<u8> {
 }
 
 #[test]
+fn rows_held_through_a_handle_keep_writers_out() {
+    let executor = VirtualExecutor::shuffled(3);
+    let context = executor.context();
+    executor.block_on(async {
+        let field = Field::new(&context, "raid5", 4, 4);
+        let array = field.create(scattered(4, 4, 4), Rc::new(NoHost)).await;
+        let handle = ArrayHandle::from(array.clone());
+        let held = lock_order::scope(handle.lock_rows(vec![0])).await;
+        let has_written = Rc::new(Cell::new(false));
+        let (writer, written) = (array.clone(), has_written.clone());
+        let writing = context.spawn(async move {
+            writer.write(0, Model::data(0, 8, 1), false).await.expect("a write");
+            written.set(true);
+        });
+        context.sleep_ns(1_000_000_000).await;
+        assert!(!has_written.get(), "the row is held");
+        drop(held);
+        writing.await;
+    });
+}
+
+#[test]
 fn a_move_whose_new_drive_fails_changes_nothing() {
     let executor = VirtualExecutor::shuffled(9);
     let context = executor.context();
@@ -260,12 +282,9 @@ struct Landlord {
 }
 
 impl ArrayHost for Landlord {
-    fn exclude<'a>(&'a self, _: &'a Rc<Member>, _: &'a str) -> LocalFuture<'a, Result<(), String>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn allocate_rows(&self, _: u128, first_row: u64, rows: u64) -> LocalFuture<'_, Result<(), String>> {
+    fn ask(&self, _: u128, request: HostRequest) -> LocalFuture<'_, Result<(), String>> {
         Box::pin(async move {
+            let HostRequest::AllocateRows { first_row, rows } = request else { return Ok(()) };
             assert_eq!(rows, 1);
             self.context.sleep_ns(1_000_000).await;
             let array = self.array.borrow().upgrade().expect("the array lives");

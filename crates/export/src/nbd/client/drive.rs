@@ -22,6 +22,7 @@ use std::io;
 use std::net::Shutdown;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use stripewise_drive::{
@@ -72,7 +73,7 @@ struct Shared {
     changed: Event,
     closed: Cell<bool>,
     /// The reason for the loss, once the drive is lost.
-    lost: RefCell<Option<Rc<str>>>,
+    lost: RefCell<Option<Arc<str>>>,
     heard_ns: Cell<u64>,
     reconnections: Cell<u64>,
 }
@@ -156,7 +157,7 @@ impl NetworkDrive {
     }
 
     /// The reason for the loss, once the drive is lost; it then stays lost.
-    pub fn lost(&self) -> Option<Rc<str>> {
+    pub fn lost(&self) -> Option<Arc<str>> {
         self.0.lost.borrow().clone()
     }
 

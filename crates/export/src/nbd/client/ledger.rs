@@ -93,7 +93,7 @@ pub(crate) struct Completed {
 
 impl Completed {
     /// Completes the caller's request.
-    pub(super) fn tell(self, label: &std::rc::Rc<str>) {
+    pub(super) fn tell(self, label: &std::sync::Arc<str>) {
         let Some(sender) = self.sender else { return };
         sender.complete(match self.failure {
             None => Ok(()),

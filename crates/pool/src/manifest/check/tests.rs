@@ -10,7 +10,7 @@ use stripewise_array::rows::{RowTable, Run, SlotPlace};
 
 /// Records blocks of the first volume as lost.
 fn lose(manifest: &mut Manifest, blocks: impl IntoIterator<Item = (usize, u64)>) {
-    manifest.volumes[0].parts[0].lost = Rc::new(blocks.into_iter().collect());
+    manifest.volumes[0].parts[0].lost = Arc::new(blocks.into_iter().collect());
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn inconsistent_manifests_are_refused() {
         ("lost blocks of no column", |m| lose(m, [(4, 17)])),
         ("more lost than can be kept", |m| lose(m, (0..1 << 20).map(|span| (0, span * 256)))),
         ("dead blocks beyond anything", |m| {
-            m.volumes[0].parts[0].dead = Rc::new([(0, 1 << 50)].into_iter().collect());
+            m.volumes[0].parts[0].dead = Arc::new([(0, 1 << 50)].into_iter().collect());
         }),
         ("a drive that is left out counts as current", |m| {
             *m = pool(&[64; 3], MIB);

@@ -1,0 +1,191 @@
+//! Handle of an array for its pool, which may be on another thread.
+//!
+//! An array and everything in it belong to one thread. A pool reaches its arrays only through
+//! handles: with [`ArrayHandle::visit`] it looks at an array, or changes its state in memory,
+//! between two steps of the tasks there; with [`ArrayHandle::call`] it has work done there, and
+//! awaits the result. What goes in and what comes out is `Send`, so the compiler proves that
+//! nothing of an array leaves its thread: drives are named by labels, and locked stripes by a
+//! number. Requests of clients have methods of their own ([`BlockArray`]), because buffers belong
+//! to a thread, too.
+//!
+//! ```compile_fail
+//! use stripewise_array::{Array, ArrayHandle};
+//! # fn leak(handle: &ArrayHandle) {
+//! // Buffers are counted without atomics.
+//! let buffers = handle.visit(|array: &Array| array.buffers().clone());
+//! # }
+//! ```
+//!
+//! So far every array is on the thread of its pool, and each of these is a direct call.
+
+use std::future::Future;
+use std::ops::Range;
+
+use stripewise_drive::{Buffer, BufferPool};
+use stripewise_layout::Geometry;
+
+use crate::array::{Array, ArraySpec};
+use crate::block_array::BlockArray;
+use crate::error::ArrayError;
+use crate::map::extents::Extent;
+use crate::member::Class;
+
+/// Handle of an array. Clones are the same array.
+#[derive(Clone)]
+pub struct ArrayHandle(Array);
+
+impl From<Array> for ArrayHandle {
+    /// Handle of an array on this thread.
+    fn from(array: Array) -> Self {
+        Self(array)
+    }
+}
+
+impl ArrayHandle {
+    /// Looks at the array, or changes its state in memory, between two steps of its thread's tasks.
+    /// `look` must not wait for anything.
+    pub fn visit<R: Send>(&self, look: impl FnOnce(&Array) -> R + Send) -> R {
+        look(&self.0)
+    }
+
+    /// Runs work on the array's thread, to its end; the result comes back as a message. The caller
+    /// must await it, as it must any future of an array.
+    pub async fn call<F, R>(&self, work: impl FnOnce(Array) -> F + Send + 'static) -> R
+    where
+        F: Future<Output = R>,
+        R: Send + 'static,
+    {
+        work(self.0.clone()).await
+    }
+
+    /// The array itself, on its own thread: for tests and measurements.
+    pub fn on_this_thread(&self) -> Array {
+        self.0.clone()
+    }
+
+    /// Specification of the array.
+    pub fn spec(&self) -> &ArraySpec {
+        self.0.spec()
+    }
+
+    /// The array's addresses, for an unbounded length.
+    pub fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    /// As [`BlockArray::read`], for background work.
+    pub async fn read_as(
+        &self,
+        class: Class,
+        offset_bytes: u64,
+        length: usize,
+    ) -> Result<Buffer, ArrayError> {
+        self.0.read_as(class, offset_bytes, length).await
+    }
+
+    /// As [`BlockArray::write`], for background work.
+    pub async fn write_as(
+        &self,
+        class: Class,
+        offset_bytes: u64,
+        data: Buffer,
+        fua: bool,
+    ) -> Result<(), ArrayError> {
+        self.0.write_as(class, offset_bytes, data, fua).await
+    }
+
+    /// Locks all stripes of these rows, which are in ascending order.
+    pub async fn lock_rows(&self, rows: Vec<u64>) -> HeldRows {
+        let lock = async move |array: Array| array.keep_held(array.lock_rows(rows).await);
+        HeldRows { array: self.clone(), number: self.call(lock).await }
+    }
+
+    /// Makes rows unwritten, durably, and keeps their stripes locked: their slabs may be released
+    /// before the locks are.
+    pub async fn clear_rows(&self, rows: Range<u64>) -> Result<HeldRows, ArrayError> {
+        let clear = async move |array: Array| Ok(array.keep_held(array.clear_rows(rows).await?));
+        self.call(clear).await.map(|number| HeldRows { array: self.clone(), number })
+    }
+}
+
+/// Exclusive access to rows of an array, until it is dropped.
+pub struct HeldRows {
+    array: ArrayHandle,
+    number: u64,
+}
+
+impl Drop for HeldRows {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.array.visit(|array| array.release_held(number));
+    }
+}
+
+impl BlockArray for ArrayHandle {
+    fn capacity_bytes(&self) -> u64 {
+        self.visit(Array::capacity_bytes)
+    }
+
+    /// Buffers of the caller's thread.
+    fn buffers(&self) -> &BufferPool {
+        self.0.buffers()
+    }
+
+    fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.visit(|array| array.check_range(offset_bytes, length_bytes))
+    }
+
+    async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
+        self.0.read(offset_bytes, length).await
+    }
+
+    async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
+        self.0.write(offset_bytes, data, fua).await
+    }
+
+    async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.0.write_zeroes(offset_bytes, length_bytes).await
+    }
+
+    async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
+        self.0.discard(offset_bytes, length_bytes).await
+    }
+
+    async fn flush(&self) -> Result<(), ArrayError> {
+        self.0.flush().await
+    }
+
+    async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
+        self.0.durable_until(start_bytes, end_bytes).await
+    }
+
+    fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {
+        self.visit(|array| array.extents(offset_bytes, length_bytes, most))
+    }
+
+    fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.visit(|array| array.is_unwritten(offset_bytes, length_bytes))
+    }
+
+    fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
+        self.visit(|array| array.zeroes_at_once(offset_bytes, length_bytes))
+    }
+
+    fn is_abandoned(&self) -> bool {
+        self.visit(Array::is_abandoned)
+    }
+
+    fn refused_flushes(&self) -> u64 {
+        self.visit(Array::refused_flushes)
+    }
+
+    fn take_over_refusals(&self, other: &Self) {
+        if let Some(error) = other.visit(Array::take_unreported_refusals) {
+            self.visit(|array| array.take_over_refusals(error));
+        }
+    }
+
+    fn journal_fill(&self) -> Option<(u64, u64)> {
+        self.visit(Array::journal_fill)
+    }
+}
