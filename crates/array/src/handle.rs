@@ -16,36 +16,48 @@
 //! # }
 //! ```
 //!
-//! So far every array is on the thread of its pool, and each of these is a direct call.
+//! So far every array is on the thread of its pool, and each of these is a direct call. In virtual
+//! time arrays may stand for arrays on other shards: then messages take a time (`route.rs`).
 
 use std::future::Future;
 use std::ops::Range;
+use std::rc::Rc;
 
 use stripewise_drive::{Buffer, BufferPool};
 use stripewise_layout::Geometry;
 
-use crate::array::{Array, ArraySpec};
+use crate::array::{Array, ArraySpec, LocalFuture};
 use crate::block_array::BlockArray;
 use crate::error::ArrayError;
 use crate::map::extents::Extent;
 use crate::member::Class;
+use crate::route::Route;
 
 /// Handle of an array. Clones are the same array.
 #[derive(Clone)]
-pub struct ArrayHandle(Array);
+pub struct ArrayHandle {
+    array: Array,
+    /// Messages of an array that stands for one on another shard.
+    route: Option<Rc<Route>>,
+}
 
 impl From<Array> for ArrayHandle {
     /// Handle of an array on this thread.
     fn from(array: Array) -> Self {
-        Self(array)
+        Self { array, route: None }
     }
 }
 
 impl ArrayHandle {
+    /// Handle of an array on the shard behind a route.
+    pub fn behind(route: &Rc<Route>, array: Array) -> Self {
+        Self { array, route: Some(route.clone()) }
+    }
+
     /// Looks at the array, or changes its state in memory, between two steps of its thread's tasks.
     /// `look` must not wait for anything.
     pub fn visit<R: Send>(&self, look: impl FnOnce(&Array) -> R + Send) -> R {
-        look(&self.0)
+        look(&self.array)
     }
 
     /// Runs work on the array's thread, to its end; the result comes back as a message. The caller
@@ -55,22 +67,39 @@ impl ArrayHandle {
         F: Future<Output = R>,
         R: Send + 'static,
     {
-        work(self.0.clone()).await
+        match &self.route {
+            None => work(self.array.clone()).await,
+            Some(route) => self.send(route, work).await,
+        }
+    }
+
+    /// The work of a message, executed where the array is.
+    fn send<F, R>(
+        &self,
+        route: &Rc<Route>,
+        work: impl FnOnce(Array) -> F + 'static,
+    ) -> LocalFuture<'static, R>
+    where
+        F: Future<Output = R>,
+        R: 'static,
+    {
+        let array = self.array.clone();
+        Box::pin(route.on_shard(async move { work(array).await }))
     }
 
     /// The array itself, on its own thread: for tests and measurements.
     pub fn on_this_thread(&self) -> Array {
-        self.0.clone()
+        self.array.clone()
     }
 
     /// Specification of the array.
     pub fn spec(&self) -> &ArraySpec {
-        self.0.spec()
+        self.array.spec()
     }
 
     /// The array's addresses, for an unbounded length.
     pub fn geometry(&self) -> &Geometry {
-        self.0.geometry()
+        self.array.geometry()
     }
 
     /// As [`BlockArray::read`], for background work.
@@ -80,7 +109,12 @@ impl ArrayHandle {
         offset_bytes: u64,
         length: usize,
     ) -> Result<Buffer, ArrayError> {
-        self.0.read_as(class, offset_bytes, length).await
+        match &self.route {
+            None => self.array.read_as(class, offset_bytes, length).await,
+            Some(route) => {
+                self.send(route, async move |array| array.read_as(class, offset_bytes, length).await).await
+            }
+        }
     }
 
     /// As [`BlockArray::write`], for background work.
@@ -91,7 +125,13 @@ impl ArrayHandle {
         data: Buffer,
         fua: bool,
     ) -> Result<(), ArrayError> {
-        self.0.write_as(class, offset_bytes, data, fua).await
+        match &self.route {
+            None => self.array.write_as(class, offset_bytes, data, fua).await,
+            Some(route) => {
+                self.send(route, async move |array| array.write_as(class, offset_bytes, data, fua).await)
+                    .await
+            }
+        }
     }
 
     /// Locks all stripes of these rows, which are in ascending order.
@@ -128,7 +168,7 @@ impl BlockArray for ArrayHandle {
 
     /// Buffers of the caller's thread.
     fn buffers(&self) -> &BufferPool {
-        self.0.buffers()
+        self.array.buffers()
     }
 
     fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
@@ -136,27 +176,54 @@ impl BlockArray for ArrayHandle {
     }
 
     async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        self.0.read(offset_bytes, length).await
+        match &self.route {
+            None => self.array.read(offset_bytes, length).await,
+            Some(route) => self.send(route, async move |array| array.read(offset_bytes, length).await).await,
+        }
     }
 
     async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        self.0.write(offset_bytes, data, fua).await
+        match &self.route {
+            None => self.array.write(offset_bytes, data, fua).await,
+            Some(route) => {
+                self.send(route, async move |array| array.write(offset_bytes, data, fua).await).await
+            }
+        }
     }
 
     async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.0.write_zeroes(offset_bytes, length_bytes).await
+        match &self.route {
+            None => self.array.write_zeroes(offset_bytes, length_bytes).await,
+            Some(route) => {
+                self.send(route, async move |array| array.write_zeroes(offset_bytes, length_bytes).await)
+                    .await
+            }
+        }
     }
 
     async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        self.0.discard(offset_bytes, length_bytes).await
+        match &self.route {
+            None => self.array.discard(offset_bytes, length_bytes).await,
+            Some(route) => {
+                self.send(route, async move |array| array.discard(offset_bytes, length_bytes).await).await
+            }
+        }
     }
 
     async fn flush(&self) -> Result<(), ArrayError> {
-        self.0.flush().await
+        match &self.route {
+            None => self.array.flush().await,
+            Some(route) => self.send(route, async |array| array.flush().await).await,
+        }
     }
 
     async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
-        self.0.durable_until(start_bytes, end_bytes).await
+        match &self.route {
+            None => self.array.durable_until(start_bytes, end_bytes).await,
+            Some(route) => {
+                self.send(route, async move |array| array.durable_until(start_bytes, end_bytes).await).await
+            }
+        }
     }
 
     fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {

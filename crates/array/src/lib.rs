@@ -41,6 +41,7 @@ mod member;
 pub mod mutation;
 mod read;
 mod replay;
+mod route;
 pub mod rows;
 mod stripes;
 mod sums;
@@ -65,6 +66,7 @@ pub use map::extents::{Extent, push_extent};
 pub use map::regions::RegionState;
 pub use member::gate::Gate;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberLabel, MemberOptions};
+pub use route::Route;
 #[doc(hidden)]
 pub use stripes::lock_order;
 #[doc(hidden)]

@@ -127,6 +127,7 @@ use stripewise_array::{Array, ArrayOptions};
 use stripewise_array::{Member, MemberOptions};
 use superblock::commit::Change;
 use superblock::commits::Commits;
+use volume::site::ArraySites;
 use volume::thin_growth::ThinGrowth;
 
 /// The unit that checksum pages, superblocks and slabs are counted in.
@@ -178,9 +179,26 @@ pub struct PoolOptions {
     pub destroyed: OfDestroyed,
     /// Take the pool from the host that has it.
     pub take_from_host: bool,
+    /// Shards that arrays are spread over in virtual time. `None`: all are on the pool's own.
+    pub drawn_shards: Option<DrawnShards>,
     /// A session of this process that has ended: what it left on the drives is no sign that they
     /// are in use.
     pub ended_session: Option<Id>,
+}
+
+/// Shards of virtual time: groups of tasks, with messages that take a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrawnShards {
+    /// Number of shards, at least 1: the first one is the pool's own.
+    pub shards: usize,
+    /// Seed from which the times of messages are drawn.
+    pub seed: u64,
+}
+
+impl Default for DrawnShards {
+    fn default() -> Self {
+        Self { shards: 1, seed: 0 }
+    }
 }
 
 impl PoolOptions {
@@ -253,6 +271,7 @@ pub(crate) struct Inner {
     manifest: RefCell<Manifest>,
     drives: OpenDrives,
     volumes: OpenVolumes,
+    sites: ArraySites,
     /// Free slabs. A caller that takes some and fails to commit their use gives them back; those
     /// that a commit frees return automatically (`space/freed.rs`).
     space: RefCell<FreeSlabs>,

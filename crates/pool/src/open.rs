@@ -32,6 +32,7 @@ use crate::superblock::commits::Commits;
 use crate::superblock::entries::FORMAT_VERSION;
 use crate::superblock::slots::{Content, Superblock, read_in_time};
 use crate::volume::shadow::Shadow;
+use crate::volume::site::ArraySites;
 use crate::volume::thin_growth::ThinGrowth;
 use crate::{Inner, OfDestroyed, OpenMode, Pool, PoolOptions};
 use stripewise_array::Gate;
@@ -255,6 +256,7 @@ pub(crate) fn assembled(
             status_memo: Default::default(),
             drives: OpenDrives::new(drives, gate),
             volumes: Default::default(),
+            sites: ArraySites::new(context, options.drawn_shards),
             manifest: RefCell::new(manifest),
             jobs: Default::default(),
             lifecycle: Lifecycle::new(mode),

@@ -117,6 +117,8 @@ pub enum Drawn {
     /// Everything there is.
     #[default]
     Now,
+    /// All arrays on the shard of their pool.
+    BeforeShards,
     /// Without lost connections and forced zeros (in seeds that are divisible by 4).
     BeforeConnections,
     /// The engine's own times and sizes, and no fault or life that came since.
@@ -127,9 +129,14 @@ pub enum Drawn {
 }
 
 impl Drawn {
+    /// True if there are lost connections and forced zeros.
+    pub(crate) fn has_connections(self) -> bool {
+        matches!(self, Self::Now | Self::BeforeShards)
+    }
+
     /// True if the engine's times and sizes are drawn, and the faults that came with them.
     pub(crate) fn has_tuning(self) -> bool {
-        matches!(self, Self::Now | Self::BeforeConnections)
+        matches!(self, Self::Now | Self::BeforeShards | Self::BeforeConnections)
     }
 }
 

@@ -13,8 +13,8 @@ use stripewise_array::{ArrayError, ArrayOptions, MemberOptions};
 use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{
-    DriveId, DriveState, Host, JobKind, Notice, OpenMode, Pin, Pool, PoolOptions, PoolSpec, PoolState, Role,
-    ShareState, TierOptions, VolumeSpec,
+    DrawnShards, DriveId, DriveState, Host, JobKind, Notice, OpenMode, Pin, Pool, PoolOptions, PoolSpec,
+    PoolState, Role, ShareState, TierOptions, VolumeSpec,
 };
 
 pub(crate) use store::Store;
@@ -61,6 +61,8 @@ pub(crate) struct Settings {
     pub max_read_errors: u32,
     /// Tuning of the engine.
     pub tuning: Tuning,
+    /// Number of shards that arrays are spread over.
+    pub shards: usize,
     /// Settings of tiering, such as the interval between its decisions.
     pub tiers: TierOptions,
 }
@@ -79,6 +81,7 @@ impl Settings {
                 ..MemberOptions::default()
             },
             id_seed: Some(self.seed),
+            drawn_shards: Some(DrawnShards { shards: self.shards, seed: self.seed }),
             tiers: self.tiers,
             ..PoolOptions::default()
         }

@@ -114,7 +114,7 @@ impl Inner {
         for part in &record.parts {
             let array = match self.open_array(self.array_init(record, part)).await {
                 Err(ArrayError::FileSystemFull { drive }) => {
-                    self.open_array_in_memory(self.array_init(record, part), &drive).await
+                    self.open_array_in_memory(self.array_init(record, part), drive).await
                 }
                 opened => opened,
             };

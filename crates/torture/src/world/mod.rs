@@ -102,7 +102,7 @@ impl World {
             Some(_) => probability > 0.0,
             None => by_seed,
         };
-        let has_connections = seed.is_multiple_of(4) && options.drawn == Drawn::Now;
+        let has_connections = seed.is_multiple_of(4) && options.drawn.has_connections();
         let world = Self {
             seed,
             options: *options,

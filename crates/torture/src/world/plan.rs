@@ -9,7 +9,7 @@ use super::bias::{Bias, Span};
 use super::manner::{Manner, draw_fast_drives};
 use crate::power::Latency;
 use crate::subject::{NewVolume, Settings};
-use crate::{Options, Promises};
+use crate::{Drawn, Options, Promises};
 
 const MIB: u64 = 1 << 20;
 
@@ -127,6 +127,7 @@ impl Plan {
                 background_bytes: (1 + random.below(8)) * MIB,
                 max_read_errors: 8 + random.below(57) as u32,
                 tuning: draw_tuning(seed, options),
+                shards: 1,
                 tiers: TierOptions::default(),
             },
             volumes,
@@ -181,6 +182,9 @@ impl Plan {
         }
         if let Some(tune) = bias.tune {
             tune(&mut self.settings.tuning);
+        }
+        if options.drawn == Drawn::Now && options.focus.is_none() {
+            self.settings.shards = 1 + SplitMix64::new(seed ^ 0x7368_6172_6473).below(3) as usize;
         }
         self
     }

@@ -10,7 +10,7 @@ use stripewise_drive::{
 };
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{
-    DriveId, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
+    DrawnShards, DriveId, OpenMode, Pool, PoolError, PoolOptions, PoolSpec, PoolStatus, Volume, VolumeSpec,
 };
 use stripewise_runtime::VirtualExecutor;
 
@@ -46,8 +46,12 @@ impl Life {
         self.open_as(drives, OpenMode::ReadWrite).await
     }
 
+    /// Opens a pool whose arrays are on another shard than the pool, where those of a new one are
+    /// on the same.
     pub async fn open_as(&self, drives: &[Rc<dyn Drive>], mode: OpenMode) -> Result<Pool, PoolError> {
-        Pool::open(&self.context, &self.buffers, drives.to_vec(), mode, options(7)).await
+        let drawn_shards = Some(DrawnShards { shards: 2, seed: 7 });
+        let options = PoolOptions { drawn_shards, ..options(7) };
+        Pool::open(&self.context, &self.buffers, drives.to_vec(), mode, options).await
     }
 }
 
