@@ -25,7 +25,7 @@ mod shutting_down;
 mod transport;
 mod wire;
 
-pub use door::{Door, Rule, Who};
+pub use door::{Door, Rule, Who, is_certificate_name};
 pub use limits::Limits;
 pub use server::{Notice, Server, ServerOptions, ServerStatus};
 pub use transport::tls::{Tls, TlsError, TlsPolicy};

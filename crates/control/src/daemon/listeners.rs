@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use stripewise_export::budget::Budget;
-use stripewise_export::nbd::{Notice, Rule, Server, ServerOptions, Tls, TlsPolicy, Who};
+use stripewise_export::nbd::{Notice, Rule, Server, ServerOptions, Tls, TlsPolicy, Who, is_certificate_name};
 use stripewise_runtime::{ListenError, OWNER_ONLY};
 
 use crate::control::Control;
@@ -58,6 +58,11 @@ impl FromStr for VolumesFor {
         })?;
         let who = match who.strip_prefix("cert:") {
             Some("") => return Err("`cert:` needs a name; example: cert:vm1.example=tank/vm1".to_owned()),
+            Some(name) if !is_certificate_name(name) => {
+                return Err(format!(
+                    "no certificate has the name `{name}`; example: cert:vm1.example=tank/vm1"
+                ));
+            }
             Some(name) => WhoTyped::Certificate(name.to_owned()),
             None => WhoTyped::Place(who.parse()?),
         };
@@ -131,6 +136,10 @@ pub async fn open_nbd(
         return Err(Failure::usage("--nbd-volumes cert:… requires client certificates")
             .hint("name the authority that signs them with --nbd-tls-clients"));
     }
+    if let Some(place) = place_without_listener(settings, control) {
+        return Err(Failure::usage(format!("--nbd-volumes {place}=…: --nbd has no such address"))
+            .hint("write the address as in --nbd, or leave the rule out"));
+    }
     let rules = (!settings.volumes.is_empty()).then(|| rules(&settings.volumes, control));
     let refusals = Refusals::default();
     let notices = Box::new(move |notice: &Notice| match notice {
@@ -200,6 +209,21 @@ pub async fn open_nbd(
     Ok(Some(server))
 }
 
+/// The address of a rule at which nothing listens: the rule is meant for clients that it does not
+/// match.
+fn place_without_listener(settings: &NbdSettings, control: &Control) -> Option<String> {
+    let full = |place: &NbdPlace| match place {
+        NbdPlace::Unix(path) => format!("unix:{}", control.absolute(path).display()),
+        NbdPlace::Tcp(address) => format!("tcp:{address}"),
+    };
+    let open: Vec<String> = settings.places.iter().map(full).collect();
+    let mut of_rules = settings.volumes.iter().filter_map(|rule| match &rule.who {
+        WhoTyped::Place(place) => Some(full(place)),
+        WhoTyped::Certificate(_) => None,
+    });
+    of_rules.find(|place| !open.contains(place))
+}
+
 /// Access rules, with the addresses in the form that listeners report.
 fn rules(typed: &[VolumesFor], control: &Control) -> Vec<Rule> {
     let who = |who: &WhoTyped| match who {
@@ -213,6 +237,18 @@ fn rules(typed: &[VolumesFor], control: &Control) -> Vec<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_for_names_no_certificate_has_are_refused() {
+        for name in ["vm1.example", "VM1.example", "vm1", "10.0.0.1", "_x.vm1.example"] {
+            let rule = format!("cert:{name}=tank/vm1");
+            rule.parse::<VolumesFor>().unwrap_or_else(|why| panic!("{why}"));
+        }
+        for name in ["*.example", "vm1 example", " vm1", "vm1,vm2", "ü.example", "a..b", "-", "vm1/x"] {
+            let refused = format!("cert:{name}=tank/vm1").parse::<VolumesFor>().expect_err(name);
+            assert!(refused.contains(name), "{refused}");
+        }
+    }
 
     #[test]
     fn nbd_listeners_are_socket_files_or_addresses() {

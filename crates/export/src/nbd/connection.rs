@@ -130,6 +130,7 @@ async fn negotiate<E: Exports>(
     let Some(mut negotiation) = Negotiation::new(server.tls_policy, flags) else {
         return Err(rubbish("its flags are unknown"));
     };
+    let mut comer = Comer::new(server.door, None);
     for _ in 0..MOST_OPTIONS {
         if server.shutting_down.has_begun() || !inbox.need(&transport, OPTION_HEAD_BYTES).await? {
             return Ok(None);
@@ -146,8 +147,7 @@ async fn negotiate<E: Exports>(
         }
         inbox.need_more(&transport, length as usize).await?;
         let data = inbox.take_vec(length as usize);
-        let comer = Comer { door: server.door, certificate: transport.certificate() };
-        let exports = Allowed { exports: server.exports, comer };
+        let exports = Allowed { exports: server.exports, comer: &comer };
         let next = negotiation.option(&exports, option, &data, &mut replies);
         transport.send(vec![Piece::from(replies)]).await?;
         match next {
@@ -164,6 +164,7 @@ async fn negotiate<E: Exports>(
                 let stream = transport.stream().clone();
                 let session = tls.handshake(&stream, server.computing).await?;
                 transport = Transport::Tls(stream, Box::new(session.into()));
+                comer = Comer::new(server.door, transport.certificate().as_ref());
                 negotiation.is_encrypted_now();
             }
         }

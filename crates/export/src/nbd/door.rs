@@ -5,7 +5,9 @@
 
 use std::rc::Rc;
 
+use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
 
 use crate::block::Exports;
 
@@ -32,48 +34,56 @@ pub struct Rule {
 pub enum Who {
     /// Clients that connected to this listen address.
     Place(String),
-    /// Clients with a verified certificate for this name (a DNS name among its alternative names).
+    /// Clients with a verified certificate for this name (a DNS name or an address among its
+    /// alternative names).
     Certificate(String),
 }
 
-/// Known properties of a client.
-#[derive(Clone)]
-pub(crate) struct Client<'a> {
-    pub door: &'a Door,
-    pub certificate: Option<CertificateDer<'static>>,
+/// True if certificates can have this name: rules with another one would match no client.
+pub fn is_certificate_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
 }
 
-impl Client<'_> {
-    fn is(&self, who: &Who) -> bool {
-        match who {
-            Who::Place(place) => *place == self.door.place,
+/// A client, with the rules that match it. These are found once: each look at a certificate costs
+/// time in proportion to the names in it.
+pub(crate) struct Client<'a> {
+    /// `None`: there are no rules.
+    rules: Option<Vec<&'a Rule>>,
+}
+
+impl<'a> Client<'a> {
+    /// A client that connected to `door`, with the certificate that it presented.
+    pub(crate) fn new(door: &'a Door, certificate: Option<&CertificateDer<'_>>) -> Self {
+        let certificate = certificate.and_then(|bytes| ParsedCertificate::try_from(bytes).ok());
+        let matches = |rule: &&Rule| match &rule.who {
+            Who::Place(place) => *place == door.place,
             Who::Certificate(name) => {
-                self.certificate.as_ref().is_some_and(|certificate| is_for(certificate, name))
+                certificate.as_ref().is_some_and(|certificate| is_for(certificate, name))
             }
-        }
+        };
+        let rules = door.rules.as_ref();
+        Self { rules: rules.map(|rules| rules.iter().filter(matches).collect()) }
     }
 
     /// True if the client may use an export.
     pub(super) fn may_open(&self, export: &str) -> bool {
-        let Some(rules) = &self.door.rules else { return true };
+        let Some(rules) = &self.rules else { return true };
         let is_meant = |pattern: &String| match pattern.strip_suffix('*') {
             Some(begin) => export.starts_with(begin),
             None => pattern == export,
         };
-        rules.iter().any(|rule| self.is(&rule.who) && rule.exports.iter().any(is_meant))
+        rules.iter().any(|rule| rule.exports.iter().any(is_meant))
     }
 }
 
-fn is_for(certificate: &CertificateDer<'_>, name: &str) -> bool {
-    let Ok(name) = ServerName::try_from(name) else { return false };
-    let parsed = rustls::server::ParsedCertificate::try_from(certificate);
-    parsed.is_ok_and(|parsed| rustls::client::verify_server_name(&parsed, &name).is_ok())
+fn is_for(certificate: &ParsedCertificate<'_>, name: &str) -> bool {
+    ServerName::try_from(name).is_ok_and(|name| verify_server_name(certificate, &name).is_ok())
 }
 
 /// The exports that a client may use.
 pub(crate) struct Allowed<'a, E> {
     pub exports: &'a E,
-    pub comer: Client<'a>,
+    pub comer: &'a Client<'a>,
 }
 
 impl<E: Exports> Allowed<'_, E> {
@@ -100,7 +110,7 @@ mod tests {
             rule(Who::Certificate("vm.example".into()), &["tank/c"]),
         ];
         let door = Door { rules: Some(Rc::new(rules)), place: "/run/a.sock".to_owned() };
-        let client = Client { door: &door, certificate: None };
+        let client = Client::new(&door, None);
         for (name, may) in [
             ("tank/a", true),
             ("tank/shared-1", true),
@@ -111,6 +121,6 @@ mod tests {
             assert_eq!(client.may_open(name), may, "{name}");
         }
         let open = Door { rules: None, place: "anywhere".to_owned() };
-        assert!(Client { door: &open, certificate: None }.may_open("tank/b"));
+        assert!(Client::new(&open, None).may_open("tank/b"));
     }
 }

@@ -31,7 +31,7 @@ pub fn client_bytes(input: &[u8]) {
         rest = after;
         let mut replies = Vec::new();
         let door = Door::default();
-        let exports = Allowed { exports: &TwoExports, comer: Client { door: &door, certificate: None } };
+        let exports = Allowed { exports: &TwoExports, comer: &Client::new(&door, None) };
         let next = negotiation.option(&exports, option, data, &mut replies);
         assert!(replies.len() <= 16_000 + data.len(), "an answer of {} bytes", replies.len());
         match next {

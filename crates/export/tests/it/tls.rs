@@ -2,6 +2,11 @@
 //! not speak it.
 
 use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, ServerConnection};
 
 use crate::kit::certificates::{certificates, files, without_certificate};
 use crate::kit::client::{
@@ -132,5 +137,49 @@ fn unusable_tls_files_are_named() {
     ] {
         let error = load(certificate, key, authority).expect_err("cannot be used");
         assert!(error.contains(named), "{error}");
+    }
+}
+
+/// Handshake of a client with a server, and the tickets after it; its kind for the server.
+fn shake(client: &Arc<ClientConfig>, server: &Tls) -> HandshakeKind {
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut client = ClientConnection::new(client.clone(), name).expect("a client");
+    let mut server = ServerConnection::new(server.server_config()).expect("a server");
+    while client.wants_write() || server.wants_write() {
+        let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
+        client.write_tls(&mut to_server).expect("written");
+        server.read_tls(&mut &to_server[..]).expect("read");
+        server.process_new_packets().expect("a client that may come in");
+        server.write_tls(&mut to_client).expect("written");
+        client.read_tls(&mut &to_client[..]).expect("read");
+        client.process_new_packets().expect("a server that it knows");
+    }
+    server.handshake_kind().expect("a handshake")
+}
+
+#[test]
+fn client_certificates_are_verified_each_time() {
+    let Some(folder) = certificates() else { return };
+    let path = |name: &str| folder.path().join(name);
+    let certificate = |name: &str| CertificateDer::from_pem_file(path(name)).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate("ca-cert.pem")).expect("an authority");
+    for (authority, kind) in [(None, HandshakeKind::Resumed), (Some("ca-cert.pem"), HandshakeKind::Full)] {
+        let authority = authority.map(path);
+        let server = Tls::load(&path("server-cert.pem"), &path("server-key.pem"), authority.as_deref());
+        let server = server.expect("a server");
+        for version in rustls::ALL_VERSIONS {
+            let key = PrivateKeyDer::from_pem_file(path("client-key.pem")).expect("a key");
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let client = ClientConfig::builder_with_provider(provider)
+                .with_protocol_versions(&[version])
+                .expect("a version")
+                .with_root_certificates(roots.clone())
+                .with_client_auth_cert(vec![certificate("client-cert.pem")], key)
+                .expect("a certificate");
+            let client = Arc::new(client);
+            assert_eq!(shake(&client, &server), HandshakeKind::Full, "{version:?}");
+            assert_eq!(shake(&client, &server), kind, "{version:?}");
+        }
     }
 }

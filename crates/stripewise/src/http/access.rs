@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stripewise_control::registry::own_user;
 use stripewise_control::roles::Role;
+use stripewise_export::ClientId;
 use stripewise_runtime::read_small_file;
 
 use crate::failure::{Failure, Result, system_text};
@@ -108,6 +109,15 @@ impl Access {
             return Some(Role::Admin);
         }
         self.users.iter().find(|(number, _)| *number == user).map(|(_, role)| *role)
+    }
+
+    /// True if a caller that an earlier version admitted still has the same secret and role.
+    pub(super) fn still_admits(&self, client: &ClientId, earlier: &Self) -> bool {
+        match client {
+            ClientId::Named(token) => self.named(token) == earlier.named(token),
+            ClientId::User { user, .. } => self.user(*user) == earlier.user(*user),
+            _ => true,
+        }
     }
 
     /// True if the daemon runs as this user, or the user is root.

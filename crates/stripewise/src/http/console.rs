@@ -14,11 +14,13 @@ mod views;
 
 use std::sync::Arc;
 
+use axum::middleware;
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 
 use super::api::House;
 use super::guard::Guard;
+use super::problem::in_one_shape;
 
 /// Paths that need no token: the pages, and the login.
 pub(super) fn pages(guard: Arc<Guard>) -> Router {
@@ -26,6 +28,7 @@ pub(super) fn pages(guard: Arc<Guard>) -> Router {
         .route("/", get(assets::index))
         .route("/console/assets/{hash}/{*name}", get(assets::asset))
         .route("/console/login", post(login::login))
+        .layer(middleware::map_response(in_one_shape))
         .with_state(guard)
 }
 

@@ -86,6 +86,8 @@ fn volumes_are_exported_over_nbd() {
     let said = sandbox.run("serve --nbd udp:7").expect_code(2).err;
     assert!(said.contains("is not a listen address"), "{said}");
     sandbox.run("serve --cores 9").expect_code(2);
+    let said = sandbox.run("serve --nbd unix:a.sock --nbd-volumes unix:b.sock=tank/*").expect_code(2).err;
+    assert!(said.contains("--nbd has no such address"), "{said}");
 }
 
 #[test]

@@ -80,6 +80,26 @@ fn events_are_streamed_to_readers_until_shutdown() {
 }
 
 #[test]
+fn a_withdrawn_token_ends_its_streams() {
+    let sandbox = Sandbox::new();
+    sandbox.pool(1);
+    let (port, tokens) = (free_port(), sandbox.path("tokens"));
+    let [gone, kept] = ["gone-0123456789abcdef", "kept-0123456789abcdef"];
+    std::fs::write(&tokens, format!("token gone read {gone}\ntoken kept read {kept}\n")).expect("written");
+    std::fs::set_permissions(&tokens, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("set");
+    let daemon = Daemon::start(&sandbox, &format!("--http {port} --http-token-file @tokens"));
+    let [of_gone, of_kept] =
+        [gone, kept].map(|token| Stream::open(&Web::tcp(port, Some(token)), "/api/v1/events"));
+    assert!(of_gone.next().is_some() && of_kept.next().is_some());
+    std::fs::write(&tokens, format!("token kept read {kept}\n")).expect("written");
+    // It ends at the next event; each pool has one every second.
+    while of_gone.next().is_some() {}
+    let rates = |event: &Value| event["kind"] == "rates";
+    (0..2).for_each(|_| drop(of_kept.until("rates", rates)));
+    daemon.end();
+}
+
+#[test]
 fn a_job_is_streamed_until_it_is_done() {
     let sandbox = Sandbox::new();
     sandbox.pool(2);

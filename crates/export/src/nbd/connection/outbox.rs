@@ -47,6 +47,11 @@ impl Outbox {
         self.changed.notify_all();
     }
 
+    /// True if the client gets no more replies.
+    pub(in crate::nbd) fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
     pub(in crate::nbd) fn end(&self) {
         self.ended.set(true);
         self.changed.notify_all();

@@ -106,6 +106,10 @@ async fn read_requests<B: Backend>(
         {
             return Ok(());
         }
+        // A client that has left may have sent thousands of requests before.
+        if client.outbox.is_broken() {
+            return Ok(());
+        }
         let Some(request) = Request::parse(&inbox.take()) else {
             return Err(rubbish("malformed request"));
         };
@@ -169,4 +173,85 @@ fn begin<B: Backend>(
 
 fn answer<B>(client: &Client<B>, request: &Request, outcome: Outcome, permits: Permits) {
     client.outbox.push(Reply::new(request, client.terms.structured, outcome), permits);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use stripewise_drive::BufferPool;
+    use stripewise_runtime::{OWNER_ONLY, RealExecutor};
+
+    use super::*;
+    use crate::budget::{Budget, Line};
+    use crate::client_id::ClientId;
+    use crate::nbd::wire::errors::Failure;
+    use crate::nbd::wire::protocol::{CMD_READ, REQUEST_MAGIC};
+    use crate::nbd::wire::requests::Rules;
+
+    const TERMS: Terms = Terms { structured: false, block_status: false };
+    const LENGTH: u32 = 64 << 10;
+
+    /// Answers every read, and counts them.
+    struct Counting {
+        buffers: BufferPool,
+        executed: Rc<Cell<u64>>,
+    }
+
+    impl Backend for Counting {
+        fn rules(&self) -> Rules {
+            Rules { terms: TERMS, size_bytes: 1 << 30, read_only: true }
+        }
+
+        fn buffers(&self) -> &BufferPool {
+            &self.buffers
+        }
+
+        fn news(&self, _command: &Command) -> Option<Failure> {
+            None
+        }
+
+        async fn execute(&self, request: Request, _command: Command, _payload: Option<Buffer>) -> Outcome {
+            self.executed.set(self.executed.get() + 1);
+            Outcome::Data(self.buffers.allocate_zeroed(request.length as usize))
+        }
+
+        async fn until_ended(&self) {
+            std::future::pending().await
+        }
+    }
+
+    #[test]
+    fn requests_of_a_client_that_left_are_dropped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let executor = RealExecutor::new().expect("io_uring");
+        let listener = executor.network().listen_unix(&path, OWNER_ONLY).expect("a socket");
+        let mut leaver = UnixStream::connect(&path).expect("connected");
+        let sent = 2000;
+        let kind = [&REQUEST_MAGIC.to_be_bytes()[..], &[0, 0], &CMD_READ.to_be_bytes()].concat();
+        let request = [&kind[..], &[0; 16], &LENGTH.to_be_bytes()].concat();
+        leaver.write_all(&request.repeat(sent)).expect("sent");
+        drop(leaver);
+        let executed = Rc::new(Cell::new(0));
+        let limits = Limits::default();
+        executor.block_on(async {
+            let context = executor.context();
+            let stream = Rc::new(listener.accept().await.expect("it was there"));
+            let connection = Transmission {
+                inbox: Inbox::new(&context, limits.request_stall_ns),
+                context,
+                limits,
+                shutting_down: ShuttingDown::default(),
+                transport: Rc::new(Transport::Plain(stream)),
+                terms: TERMS,
+                memory: Line::new(Budget::default().listener()).client(&ClientId::Unknown),
+            };
+            let backend = Counting { buffers: BufferPool::new(0), executed: executed.clone() };
+            transmit(connection, backend).await.expect_err("its answers cannot be sent");
+        });
+        let most = limits.client_requests as u64 + 1;
+        assert!(executed.get() <= most, "{} of {sent} were executed", executed.get());
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{Connection, RootCertStore, ServerConfig, ServerConnection};
 use stripewise_drive::{Buffer, Semaphore};
 use stripewise_runtime::{Piece, Stream, read_small_file};
@@ -80,7 +80,13 @@ impl Tls {
                 builder.with_client_cert_verifier(verifier.map_err(|error| failed(path, &error))?)
             }
         };
-        let config = builder.with_single_cert(chain, private).map_err(|error| unusable(&error))?;
+        let mut config = builder.with_single_cert(chain, private).map_err(|error| unusable(&error))?;
+        if client_authority.is_some() {
+            // A resumed session would skip the verification, and admit a certificate that has
+            // expired since.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok(Self(Arc::new(config)))
     }
 

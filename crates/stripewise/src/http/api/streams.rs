@@ -3,9 +3,10 @@
 //! missed are in the pool's events.
 //!
 //! Expected faults: clients that leave (their place is free at once), clients that do not read (the
-//! stream ends), a daemon that ends (the same).
+//! stream ends), a daemon that ends (the same), a token that is withdrawn (the same).
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::time::Duration;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -40,14 +41,18 @@ pub(super) async fn follow_job(api: Api, Path((pool, job)): Path<(String, String
 
 impl Api {
     async fn follow(self, followed: Followed) -> Response {
-        let who = self.visitor.name.clone();
+        let (who, client) = (self.visitor.name.clone(), self.visitor.client.clone());
+        let access = self.guard().access.clone();
+        let at_first = access.current();
         let Some(place) = self.allowance.streams.take(1) else { return too_many("streams") };
         let news = match self.order(|answer| Order::Follow { followed, who, answer }).await {
             Err(response) => return response,
             Ok(Err(failure)) => return failed(&failure),
             Ok(Ok(news)) => news,
         };
-        let events = news.map(move |news| {
+        // A token that is withdrawn or replaced ends its streams.
+        let is_admitted = move |_: &PoolNews| ready(access.current().still_admits(&client, &at_first));
+        let events = news.take_while(is_admitted).map(move |news| {
             let _place = &place;
             let data = serde_json::to_string(&news).expect("plain data becomes JSON");
             Ok::<_, Infallible>(Event::default().event(news.kind()).data(data))

@@ -21,8 +21,8 @@ use crate::http::access::Access;
 pub(in crate::http) const CSRF_HEADER: &str = "x-csrf-token";
 /// Duration of a session.
 const LASTS: Duration = Duration::from_secs(12 * 3600);
-/// Maximum number of sessions remembered as ended before their time.
-const MAX_ENDED: usize = 4096;
+/// Maximum number of sessions of one token remembered as ended before their time.
+const MAX_ENDED: usize = 64;
 const NONCE_BYTES: usize = 16;
 
 /// A session.
@@ -47,9 +47,40 @@ impl Session {
     }
 }
 
-/// Sessions that were ended before their time, by nonce, with the time at which they expire.
+/// Sessions that were ended before their time, by token.
 #[derive(Default)]
-pub(in crate::http) struct Sessions(Mutex<HashMap<String, u64>>);
+pub(in crate::http) struct Sessions(Mutex<HashMap<String, Ended>>);
+
+/// Sessions of one token that were ended. The token of another caller has its own, so a caller
+/// cannot keep the sessions of others from being ended.
+#[derive(Default)]
+struct Ended {
+    /// By nonce, with the time at which they expire.
+    some: HashMap<String, u64>,
+    /// All that expire before this time.
+    all_before_s: u64,
+}
+
+impl Ended {
+    fn has(&self, nonce: &str, expires_s: u64) -> bool {
+        expires_s < self.all_before_s || self.some.contains_key(nonce)
+    }
+
+    /// Adds a session. If there are too many, all that began before now have ended.
+    fn add(&mut self, session: &Session, now_s: u64) {
+        if self.some.len() >= MAX_ENDED {
+            self.some.clear();
+            self.all_before_s = now_s + LASTS.as_secs();
+        }
+        self.some.insert(session.nonce.clone(), session.expires_s);
+    }
+
+    /// Forgets what has expired; true if there is more.
+    fn still_counts(&mut self, now_s: u64) -> bool {
+        self.some.retain(|_, expires_s| *expires_s > now_s);
+        !self.some.is_empty() || self.all_before_s > now_s
+    }
+}
 
 impl Sessions {
     /// Begins a session with a token. Returns the session and its cookie, or `None` if no token has
@@ -75,10 +106,8 @@ impl Sessions {
     pub(super) fn end(&self, session: &Session) {
         let mut ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = now_s();
-        ended.retain(|_, expires_s| *expires_s > now);
-        if ended.len() < MAX_ENDED {
-            ended.insert(session.nonce.clone(), session.expires_s);
-        }
+        ended.retain(|_, ended| ended.still_counts(now));
+        ended.entry(session.token.clone()).or_default().add(session, now);
     }
 
     fn find(&self, access: &Access, cookie: &str) -> Option<Session> {
@@ -88,7 +117,8 @@ impl Sessions {
         let message = message("session", &format!("{expires}.{nonce}"), token);
         hmac::verify(&key(secret), message.as_bytes(), &unhex(mac)?).ok()?;
         let expires_s = expires.parse().ok()?;
-        let is_ended = self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(nonce);
+        let ended = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ended = ended.get(token).is_some_and(|ended| ended.has(nonce, expires_s));
         (expires_s > now_s() && !is_ended).then(|| Session {
             token: token.to_owned(),
             role,
@@ -169,6 +199,30 @@ mod tests {
         assert_eq!(found(&access("token c admin 0123456789abcdeX\n")), None, "it was withdrawn");
         sessions.end(&session);
         assert_eq!(found(&access_now), None, "it was ended");
+    }
+
+    #[test]
+    fn a_token_ends_no_sessions_of_others() {
+        let access = access("token a read 0123456789abcdef\ntoken c admin 0123456789abcdeX\n");
+        let sessions = Sessions::default();
+        let begin = |secret| sessions.begin(&access, secret).expect("a token");
+        let is_open = |cookie: &str| sessions.of(&access, &headers(cookie, "")).is_some();
+        let mut all: Vec<_> = (0..2 * MAX_ENDED + 2).map(|_| begin(SECRET)).collect();
+        let (kept_session, kept) = begin("0123456789abcdeX");
+        for (session, cookie) in &all {
+            sessions.end(session);
+            assert!(!is_open(cookie));
+        }
+        assert!(is_open(&kept), "the session of another token");
+        sessions.end(&kept_session);
+        assert!(!is_open(&kept), "it can still be ended");
+        assert!(is_open(&begin(SECRET).1), "a new session");
+        // With more than are remembered, all earlier ones have ended.
+        all.iter_mut().for_each(|(session, _)| session.expires_s -= 1);
+        let ended = sessions.0.lock().expect("no panic");
+        let ended = &ended["a"];
+        assert!(all.iter().all(|(session, _)| ended.has(&session.nonce, session.expires_s)));
+        assert!(ended.some.len() <= MAX_ENDED);
     }
 
     #[test]
