@@ -21,7 +21,6 @@ test_cases! {
     broken_rule_is_found_in_a_life = is_found {
         live_block_cleaned_away: super::Mutation::LiveBlockCleanedAway,
         older_use_of_segment: super::Mutation::OlderUseOfSegment,
-        reuse_before_roots: super::Mutation::ReuseBeforeRoots,
         flush_without_staging: super::Mutation::FlushWithoutStaging,
         torn_segment_counts: super::Mutation::TornSegmentCounts,
         flush_without_drives: super::Mutation::FlushWithoutDrives,
@@ -34,4 +33,10 @@ fn forgotten_dead_lists_are_found_when_full() {
     let full = catch_unwind(crate::space::full_volume_refuses_writes_until_a_discard);
     choose(None);
     assert!(full.is_err());
+}
+
+#[test]
+#[ignore = "takes some 10 s of processor time"]
+fn early_reuse_is_found_in_a_life() {
+    is_found(Mutation::ReuseBeforeRoots);
 }
