@@ -372,7 +372,7 @@ impl Member {
 
     /// Counts a failed read. Fails the drive when it is gone or, where the array can `spare` it,
     /// after too many errors of late.
-    pub(crate) fn note_read_error(&self, error: &DriveError, spare: bool) {
+    pub fn note_read_error(&self, error: &DriveError, spare: bool) {
         self.count(|counters| counters.read_errors += 1);
         let now = self.context.now_ns();
         let (count, since) = self.recent_read_errors.get();

@@ -16,6 +16,7 @@ const CRATES: &[&str] = &[
     "export",
     "lab",
     "layout",
+    "log",
     "model",
     "parity",
     "pool",

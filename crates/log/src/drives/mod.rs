@@ -1,0 +1,198 @@
+//! The members of a log: whole segments are written, blocks are read back.
+//!
+//! Writing computes parity and sends one request per member. A member that refuses a write is
+//! recorded as missing before the write counts (invariant I7); beyond the layout's tolerance the
+//! write fails. Reading ([`read`]) reconstructs blocks that cannot be read or do not match their
+//! checksum.
+
+mod read;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+use stripewise_array::{Class, Member};
+use stripewise_drive::{
+    Buffer, BufferPool, Cause, DriveError, IoRequest, Operation, Segments as Pieces, access,
+};
+use stripewise_layout::MemberSet;
+
+use crate::error::LogError;
+use crate::mutation::{Mutation, is_chosen};
+use crate::roots::RootStore;
+use crate::shape::Segments;
+
+/// Scattered pieces of memory in one request.
+const MOST_PIECES: usize = 512;
+
+/// Counters since opening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DriveCounters {
+    /// Blocks that did not match their checksum or could not be read, and were reconstructed.
+    pub(crate) repaired: u64,
+}
+
+/// The members, those that are missing included.
+pub(crate) struct Drives {
+    pub(crate) buffers: BufferPool,
+    pub(crate) segments: Segments,
+    members: Vec<Rc<Member>>,
+    missing: Cell<MemberSet>,
+    roots: Rc<dyn RootStore>,
+    pub(crate) counters: Cell<DriveCounters>,
+}
+
+impl Drives {
+    pub(crate) fn new(
+        buffers: BufferPool,
+        segments: Segments,
+        members: Vec<Rc<Member>>,
+        missing: MemberSet,
+        roots: Rc<dyn RootStore>,
+    ) -> Self {
+        let (missing, counters) = (Cell::new(missing), Cell::default());
+        Self { buffers, segments, members, missing, roots, counters }
+    }
+
+    /// Members that miss writes.
+    pub(crate) fn missing(&self) -> MemberSet {
+        self.missing.get()
+    }
+
+    /// Numbers of the members that take part, from `first` on and round.
+    pub(crate) fn present_from(&self, first: usize) -> Vec<usize> {
+        let (width, missing) = (self.members.len(), self.missing.get());
+        (first..first + width).map(|n| n % width).filter(|&member| !missing.contains(member)).collect()
+    }
+
+    /// Sends a request to a member.
+    pub(crate) async fn ask(
+        &self,
+        member: usize,
+        class: Class,
+        request: IoRequest,
+    ) -> Result<(), DriveError> {
+        self.members[member].submit(class, request).await
+    }
+
+    /// Writes a segment whose data, summary included, are in `data`.
+    pub(crate) async fn write_segment(
+        &self,
+        segment: u32,
+        data: &Buffer,
+        class: Class,
+    ) -> Result<(), LogError> {
+        let parity = self.parity(data);
+        let missing = self.missing.get();
+        let mut sent = Vec::new();
+        for (member, pieces) in self.pieces(segment, data, &parity).into_iter().enumerate() {
+            if missing.contains(member) {
+                continue;
+            }
+            for request in requests(self.segments.base_bytes, pieces) {
+                sent.push((member, self.members[member].submit(class, request)));
+            }
+        }
+        let mut refused = Vec::new();
+        for (member, answer) in sent {
+            refused.extend(answer.await.err().map(|error| (member, error)));
+        }
+        self.exclude(refused).await
+    }
+
+    /// Parity of each stripe in turn.
+    fn parity(&self, data: &Buffer) -> Vec<Buffer> {
+        let geometry = &self.segments.geometry;
+        let (units, parity_units) = (geometry.data_units(), geometry.parity_units());
+        let strip = geometry.interleave_bytes() as usize;
+        if parity_units == 0 {
+            return Vec::new();
+        }
+        let all = self.buffers.allocate(self.segments.stripes as usize * parity_units * strip);
+        let parity: Vec<Buffer> =
+            (0..all.len() / strip).map(|index| all.slice(index * strip..(index + 1) * strip)).collect();
+        for (stripe, parity) in parity.chunks_exact(parity_units).enumerate() {
+            let start = stripe * units * strip;
+            let sources: SmallVec<[Buffer; 12]> =
+                (0..units).map(|unit| data.slice(start + unit * strip..start + (unit + 1) * strip)).collect();
+            let sources: SmallVec<[&Buffer; 12]> = sources.iter().collect();
+            let targets: SmallVec<[&Buffer; 3]> = parity.iter().collect();
+            access(&sources, &targets, stripewise_parity::encode);
+        }
+        parity
+    }
+
+    /// Strips of a segment by member: offset in the geometry's space and memory, ascending.
+    fn pieces(&self, segment: u32, data: &Buffer, parity: &[Buffer]) -> Vec<Vec<(u64, Buffer)>> {
+        let geometry = &self.segments.geometry;
+        let (units, strip) = (geometry.data_units(), geometry.interleave_bytes() as usize);
+        let mut pieces = vec![Vec::new(); self.members.len()];
+        for stripe in 0..self.segments.stripes as usize {
+            let places = geometry.stripe(u64::from(segment) * self.segments.stripes + stripe as u64).units;
+            for (unit, place) in places.iter().enumerate() {
+                let is_copy = geometry.parity_units() == 0;
+                let buffer = if is_copy || unit < units {
+                    let at = (stripe * units + if is_copy { 0 } else { unit }) * strip;
+                    data.slice(at..at + strip)
+                } else {
+                    parity[stripe * geometry.parity_units() + unit - units].clone()
+                };
+                pieces[place.member].push((place.offset_bytes, buffer));
+            }
+        }
+        pieces.iter_mut().for_each(|pieces| pieces.sort_by_key(|(offset, _)| *offset));
+        pieces
+    }
+
+    /// Takes members that refused a write out of the log, and has that recorded.
+    pub(crate) async fn exclude(&self, refused: Vec<(usize, DriveError)>) -> Result<(), LogError> {
+        let Some((_, first)) = refused.first() else { return Ok(()) };
+        let missing: MemberSet = self.missing.get().iter().chain(refused.iter().map(|(m, _)| *m)).collect();
+        if !self.segments.geometry.survives(&missing) {
+            return Err(LogError::Drive(first.clone()));
+        }
+        for (member, error) in &refused {
+            self.members[*member].note_write_error(error, true);
+        }
+        self.missing.set(missing);
+        self.roots.exclude(missing).await.map_err(LogError::Roots)
+    }
+
+    /// Makes everything written so far durable.
+    pub(crate) async fn flush(&self) -> Result<(), LogError> {
+        if is_chosen(Mutation::FlushWithoutDrives) {
+            return Ok(());
+        }
+        let sent: Vec<_> = self
+            .present_from(0)
+            .into_iter()
+            .map(|member| {
+                let request = IoRequest::flush().because(Cause::Flush);
+                (member, self.members[member].submit(Class::Upkeep, request))
+            })
+            .collect();
+        let mut refused = Vec::new();
+        for (member, answer) in sent {
+            refused.extend(answer.await.err().map(|error| (member, error)));
+        }
+        self.exclude(refused).await
+    }
+}
+
+/// Joins adjacent strips into requests.
+fn requests(base_bytes: u64, pieces: Vec<(u64, Buffer)>) -> Vec<IoRequest> {
+    let mut requests: Vec<(u64, u64, Pieces)> = Vec::new();
+    for (offset, buffer) in pieces {
+        let length = buffer.len() as u64;
+        match requests.last_mut() {
+            Some((_, end, pieces)) if *end == offset && pieces.len() < MOST_PIECES => {
+                *end += length;
+                pieces.push(buffer);
+            }
+            _ => requests.push((offset, offset + length, Pieces::from_iter([buffer]))),
+        }
+    }
+    let write = Operation::Write { fua: false };
+    let joined = requests.into_iter();
+    joined.map(|(start, _, pieces)| IoRequest::with_segments(write, base_bytes + start, pieces)).collect()
+}

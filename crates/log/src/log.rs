@@ -1,0 +1,269 @@
+//! A log volume, as its users see it.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use stripewise_array::Member;
+use stripewise_drive::{Buffer, BufferPool, Context, Event, Rounds, Semaphore};
+use stripewise_layout::MemberSet;
+
+use crate::core::{Core, Identity, LogFigures, State, Wanted};
+use crate::drives::Drives;
+use crate::error::LogError;
+use crate::map::Map;
+use crate::map::cache::PageCache;
+use crate::open_segment::OpenSegment;
+use crate::options::{Limits, LogOptions};
+use crate::plan::Plan;
+use crate::readers::Readers;
+use crate::roots::RootStore;
+use crate::roots::codec::Roots;
+use crate::shape::{BLOCK_BYTES, LogSpace, Segments};
+use crate::staging::Staging;
+use crate::steps::clean::{clean_task, seal_survivors};
+use crate::steps::commit::commit;
+use crate::steps::flush::flush;
+use crate::steps::read::read;
+use crate::steps::recover::{apply_staged, recover};
+use crate::steps::spill::map_task;
+use crate::steps::write::{discard, seal_open, write};
+use crate::summary::Kind;
+use crate::usage::Usage;
+
+/// Parts of a log that its pool provides.
+#[derive(Clone)]
+pub struct LogInit {
+    /// Space on the members.
+    pub space: LogSpace,
+    /// The members in order, those that are missing included.
+    pub members: Vec<Rc<Member>>,
+    /// Members that miss writes.
+    pub missing: MemberSet,
+    /// Keeper of the roots.
+    pub roots: Rc<dyn RootStore>,
+}
+
+/// A log volume. Clones share it.
+#[derive(Clone)]
+pub struct Log {
+    core: Rc<Core>,
+}
+
+impl Log {
+    /// Creates an empty log of a size. `volume` distinguishes its segments from those of other
+    /// logs.
+    pub async fn create(
+        context: &Context,
+        buffers: &BufferPool,
+        init: LogInit,
+        volume: u64,
+        capacity_bytes: u64,
+        options: LogOptions,
+    ) -> Result<Self, LogError> {
+        let identity = Identity { volume, capacity_blocks: capacity_bytes / BLOCK_BYTES };
+        let log = Self::new(context, buffers, init, identity, options, Plan::new(1, []))?;
+        commit(&log.core).await?;
+        log.start();
+        Ok(log)
+    }
+
+    /// Opens a log by its roots, and recovers what was made durable after them.
+    pub async fn open(
+        context: &Context,
+        buffers: &BufferPool,
+        init: LogInit,
+        roots: &[u8],
+        options: LogOptions,
+    ) -> Result<Self, LogError> {
+        let malformed = || LogError::Invalid("its roots are malformed".into());
+        let roots = Roots::decode(roots).ok_or_else(malformed)?;
+        let identity = Identity { volume: roots.volume, capacity_blocks: roots.capacity_blocks };
+        // A segment's size is fixed at creation.
+        let options = LogOptions { segment_bytes: roots.segment_blocks * BLOCK_BYTES, ..options };
+        let log = Self::new(context, buffers, init, identity, options, Plan::default())?;
+        if log.core.segments.blocks != roots.segment_blocks
+            || !roots.names_only_segments_below(log.core.segments.count)
+        {
+            return Err(LogError::Invalid("its roots are of another space or layout".into()));
+        }
+        let staged_through = recover(&log.core, &roots).await?;
+        log.start();
+        apply_staged(&log.core, staged_through).await?;
+        Ok(log)
+    }
+
+    fn new(
+        context: &Context,
+        buffers: &BufferPool,
+        init: LogInit,
+        identity: Identity,
+        options: LogOptions,
+        plan: Plan,
+    ) -> Result<Self, LogError> {
+        let segments = Segments::new(&init.space, options.segment_bytes)?;
+        let limits = Limits::new(&options, &segments)?;
+        let open = |number: u64, survived: u8| OpenSegment::new(number, Kind::Data(survived), &segments);
+        let state = State {
+            open: open(0, 0),
+            survivors: [open(1, 1), open(2, 2)],
+            next_open: 2,
+            map: Map::default(),
+            usage: Usage::new(segments.count),
+            durable_before: plan.next_sequence(),
+            plan,
+            in_flight: BTreeMap::new(),
+            staging: Staging::new(segments.staging_bytes, 0),
+            staged_through: 0,
+            epoch: 0,
+            recent: Vec::new(),
+            frozen_through: 0,
+            next_run: 0,
+            spills: 0,
+            retired: 0,
+            wanted: Wanted::default(),
+            full_merges_begun: 0,
+            full_merges: 0,
+            gain_ns: 0.0,
+            figures: LogFigures::default(),
+            is_closing: false,
+            failed: None,
+        };
+        let LogInit { members, missing, roots, .. } = init;
+        let drives = Drives::new(buffers.clone(), segments.clone(), members, missing, roots.clone());
+        let core = Core {
+            context: context.clone(),
+            identity,
+            limits,
+            segments,
+            drives,
+            roots,
+            state: RefCell::new(state),
+            cache: PageCache::new(limits.cached_pages),
+            readers: Readers::default(),
+            progress: Event::new(),
+            work: Event::new(),
+            commits: Rounds::default(),
+            seal_turn: Semaphore::new(1),
+            survivor_turn: Semaphore::new(1),
+            flush_turn: Semaphore::new(1),
+        };
+        Ok(Self { core: Rc::new(core) })
+    }
+
+    /// Starts the tasks in the background.
+    fn start(&self) {
+        self.core.context.spawn(commit_task(self.core.clone()));
+        self.core.context.spawn(map_task(self.core.clone()));
+        self.core.context.spawn(clean_task(self.core.clone()));
+    }
+
+    /// Size of the volume, bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.core.identity.capacity_blocks * BLOCK_BYTES
+    }
+
+    /// Data that clients may store at the same time, bytes. A larger volume is overcommitted.
+    pub fn client_bytes(&self) -> u64 {
+        self.core.limits.client_blocks * BLOCK_BYTES
+    }
+
+    /// Reads a range.
+    pub async fn read(&self, offset_bytes: u64, length_bytes: usize) -> Result<Buffer, LogError> {
+        let (lba, count) = self.blocks(offset_bytes, length_bytes as u64)?;
+        read(&self.core, lba, count).await
+    }
+
+    /// Writes a range. Durable after a flush, or at once with `fua`.
+    pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), LogError> {
+        let (lba, _) = self.blocks(offset_bytes, data.len() as u64)?;
+        write(&self.core, lba, &data).await?;
+        if fua { flush(&self.core).await } else { Ok(()) }
+    }
+
+    /// Makes a range read as zeros and frees its space.
+    pub async fn write_zeroes(
+        &self,
+        offset_bytes: u64,
+        length_bytes: u64,
+        fua: bool,
+    ) -> Result<(), LogError> {
+        let (lba, count) = self.blocks(offset_bytes, length_bytes)?;
+        if count > 0 {
+            discard(&self.core, lba, count).await?;
+        }
+        if fua { flush(&self.core).await } else { Ok(()) }
+    }
+
+    /// Discards a range: it reads as zeros from now on.
+    pub async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), LogError> {
+        self.write_zeroes(offset_bytes, length_bytes, false).await
+    }
+
+    /// Makes everything acknowledged so far durable.
+    pub async fn flush(&self) -> Result<(), LogError> {
+        flush(&self.core).await
+    }
+
+    /// Makes everything durable in segments and ends the tasks in the background.
+    pub async fn close(&self) -> Result<(), LogError> {
+        let core = &self.core;
+        let number = core.state.borrow().open.number;
+        seal_open(core, number).await?;
+        for which in 0..2 {
+            seal_survivors(core, which, 1).await?;
+        }
+        core.state.borrow_mut().is_closing = true;
+        commit(core).await?;
+        core.state.borrow_mut().failed.get_or_insert(LogError::Closed);
+        core.work.notify_all();
+        core.progress.notify_all();
+        Ok(())
+    }
+
+    /// Members that miss writes.
+    pub fn missing(&self) -> MemberSet {
+        self.core.drives.missing()
+    }
+
+    /// Figures since opening.
+    pub fn figures(&self) -> LogFigures {
+        let state = self.core.state.borrow();
+        LogFigures {
+            repaired_blocks: self.core.drives.counters.get().repaired,
+            live_blocks: state.usage.live(),
+            limit_blocks: self.core.limits.client_blocks,
+            ..state.figures
+        }
+    }
+
+    fn blocks(&self, offset_bytes: u64, length_bytes: u64) -> Result<(u64, u64), LogError> {
+        let capacity_bytes = self.capacity_bytes();
+        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
+            return Err(LogError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
+        }
+        if !offset_bytes.is_multiple_of(BLOCK_BYTES) || !length_bytes.is_multiple_of(BLOCK_BYTES) {
+            return Err(LogError::Misaligned { offset_bytes, length_bytes });
+        }
+        Ok((offset_bytes / BLOCK_BYTES, length_bytes / BLOCK_BYTES))
+    }
+}
+
+/// Commits when that is asked for, while the log is open.
+async fn commit_task(core: Rc<Core>) {
+    loop {
+        let work = core.work.wait();
+        let (is_wanted, is_over) = {
+            let state = core.state.borrow();
+            (state.wanted.commit, state.is_closing || state.failed.is_some())
+        };
+        if is_over {
+            return;
+        }
+        if !is_wanted {
+            work.await;
+        } else if let Err(error) = commit(&core).await {
+            return core.fail(error);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A sorted run: pages of entries in map segments, written once.
+//!
+//! The *fences* (first logical block and CRC-32C of each page) are in memory while the run is in
+//! use: 12 bytes for some 170 entries, so that a look-up reads one page at most. On the drives
+//! they follow the pages, 12 bytes each; the roots have the checksum of each page of fences.
+
+use crate::shape::{BLOCK_BYTES, Segments};
+
+/// Bytes of a stored fence.
+const FENCE_BYTES: usize = 12;
+/// Fences in a page of them.
+pub(crate) const FENCES: usize = BLOCK_BYTES as usize / FENCE_BYTES;
+
+/// Pointer to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fence {
+    /// First logical block of the page.
+    pub(crate) first: u64,
+    pub(crate) crc: u32,
+}
+
+/// Parts of a run that the roots have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunRoot {
+    /// Number of the run; never used twice.
+    pub(crate) id: u64,
+    pub(crate) entries: u64,
+    /// Pages of entries.
+    pub(crate) pages: u64,
+    /// CRC-32C of each page of fences.
+    pub(crate) fence_crcs: Vec<u32>,
+    /// Segments, in the order of the pages.
+    pub(crate) segments: Vec<u32>,
+}
+
+impl RunRoot {
+    /// Place of a page; pages of fences follow those of entries.
+    pub(crate) fn place(&self, segments: &Segments, page: u64) -> u64 {
+        segments.place(self.segments[(page / segments.payload) as usize], page % segments.payload)
+    }
+}
+
+/// A run in use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) root: RunRoot,
+    pub(crate) fences: Vec<Fence>,
+}
+
+impl Run {
+    /// The page that has the entry of a logical block, if there is one.
+    pub(crate) fn page_of(&self, lba: u64) -> Option<u64> {
+        let after = self.fences.partition_point(|fence| fence.first <= lba);
+        after.checked_sub(1).map(|page| page as u64)
+    }
+}
+
+/// Writes one page of fences.
+pub(crate) fn encode_fences(fences: &[Fence], to: &mut [u8]) {
+    to.fill(0);
+    for (fence, to) in fences.iter().zip(to.chunks_exact_mut(FENCE_BYTES)) {
+        to[..8].copy_from_slice(&fence.first.to_le_bytes());
+        to[8..].copy_from_slice(&fence.crc.to_le_bytes());
+    }
+}
+
+/// Reads `count` fences of a page.
+pub(crate) fn decode_fences(from: &[u8], count: usize) -> impl Iterator<Item = Fence> + '_ {
+    from.chunks_exact(FENCE_BYTES).take(count).map(|bytes| Fence {
+        first: u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes")),
+        crc: u32::from_le_bytes(bytes[8..].try_into().expect("4 bytes")),
+    })
+}

@@ -1,0 +1,182 @@
+//! Encoding of the roots. Numbers are little endian; lists have their length first.
+//!
+//! Faults expected: none that the keeper's checksum lets through. Malformed roots are refused.
+
+use crate::map::run::RunRoot;
+use crate::usage::{Content, Use};
+
+/// "SWLOGRT" and the version.
+const MAGIC: u64 = u64::from_le_bytes(*b"SWLOGRT\x01");
+
+/// The state of a log at one instant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Roots {
+    /// Identity of the log.
+    pub(crate) volume: u64,
+    /// Size of the volume, blocks.
+    pub(crate) capacity_blocks: u64,
+    /// Size of a segment, blocks.
+    pub(crate) segment_blocks: u64,
+    pub(crate) epoch: u32,
+    /// Staging records up to this one are in segments.
+    pub(crate) staged_through: u64,
+    /// Number of the next run.
+    pub(crate) next_run: u64,
+    /// Sequence of the first planned segment.
+    pub(crate) next_sequence: u64,
+    pub(crate) plan: Vec<u32>,
+    /// Sealed segments whose entries are in no run: sequence and segment, in order.
+    pub(crate) recent: Vec<(u64, u32)>,
+    /// Entries of recent segments up to this sequence belong to a table that is being spilled.
+    pub(crate) frozen_through: u64,
+    /// Runs, newest first.
+    pub(crate) runs: Vec<RunRoot>,
+    /// Segments of data: number and use.
+    pub(crate) data: Vec<(u32, DataRoot)>,
+}
+
+/// Use of a data segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DataRoot {
+    pub(crate) sequence: u64,
+    pub(crate) live: u32,
+    pub(crate) survived: u8,
+    pub(crate) has_holes: bool,
+}
+
+impl DataRoot {
+    /// The part of a segment's use that the roots have; `None` unless it holds data.
+    pub(crate) fn of(used: &Use) -> Option<Self> {
+        let Use { content, sequence, live, survived, has_holes, .. } = *used;
+        (content == Content::Data).then_some(Self { sequence, live, survived, has_holes })
+    }
+}
+
+impl Roots {
+    /// The roots as bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut to = Vec::new();
+        let mut put = |number: u64| to.extend(number.to_le_bytes());
+        let heads = [
+            MAGIC,
+            self.volume,
+            self.capacity_blocks,
+            self.segment_blocks,
+            u64::from(self.epoch),
+            self.staged_through,
+            self.next_run,
+            self.next_sequence,
+            self.frozen_through,
+        ];
+        heads.into_iter().for_each(&mut put);
+        put(self.plan.len() as u64);
+        self.plan.iter().for_each(|&segment| put(u64::from(segment)));
+        put(self.recent.len() as u64);
+        self.recent.iter().flat_map(|&(sequence, segment)| [sequence, u64::from(segment)]).for_each(&mut put);
+        put(self.runs.len() as u64);
+        for run in &self.runs {
+            [run.id, run.entries, run.pages, run.fence_crcs.len() as u64].into_iter().for_each(&mut put);
+            run.fence_crcs.iter().for_each(|&crc| put(u64::from(crc)));
+            put(run.segments.len() as u64);
+            run.segments.iter().for_each(|&segment| put(u64::from(segment)));
+        }
+        put(self.data.len() as u64);
+        for (segment, data) in &self.data {
+            let flags = u64::from(data.survived) | u64::from(data.has_holes) << 8;
+            put(data.sequence);
+            put(u64::from(*segment) | u64::from(data.live) << 32);
+            put(flags);
+        }
+        to
+    }
+
+    /// Reads roots; `None` if they are malformed.
+    pub(crate) fn decode(from: &[u8]) -> Option<Self> {
+        let mut numbers =
+            from.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
+        let limit = from.len() / 8;
+        let mut next = || numbers.next();
+        if next()? != MAGIC {
+            return None;
+        }
+        let mut roots = Self {
+            volume: next()?,
+            capacity_blocks: next()?,
+            segment_blocks: next()?,
+            epoch: u32::try_from(next()?).ok()?,
+            staged_through: next()?,
+            next_run: next()?,
+            next_sequence: next()?,
+            frozen_through: next()?,
+            ..Self::default()
+        };
+        let counted = |count: u64| usize::try_from(count).ok().filter(|&count| count <= limit);
+        let short = |number: u64| u32::try_from(number).ok();
+        for _ in 0..counted(next()?)? {
+            roots.plan.push(short(next()?)?);
+        }
+        for _ in 0..counted(next()?)? {
+            roots.recent.push((next()?, short(next()?)?));
+        }
+        for _ in 0..counted(next()?)? {
+            let (id, entries, pages) = (next()?, next()?, next()?);
+            let mut run = RunRoot { id, entries, pages, ..RunRoot::default() };
+            for _ in 0..counted(next()?)? {
+                run.fence_crcs.push(short(next()?)?);
+            }
+            for _ in 0..counted(next()?)? {
+                run.segments.push(short(next()?)?);
+            }
+            roots.runs.push(run);
+        }
+        for _ in 0..counted(next()?)? {
+            let (sequence, place, flags) = (next()?, next()?, next()?);
+            let data = DataRoot {
+                sequence,
+                live: (place >> 32) as u32,
+                survived: flags as u8,
+                has_holes: flags >> 8 & 1 == 1,
+            };
+            roots.data.push((place as u32, data));
+        }
+        Some(roots)
+    }
+
+    /// True if every segment that the roots name exists.
+    pub(crate) fn names_only_segments_below(&self, count: u32) -> bool {
+        let of_runs = self.runs.iter().flat_map(|run| run.segments.iter());
+        let recent = self.recent.iter().map(|(_, segment)| segment);
+        let data = self.data.iter().map(|(segment, _)| segment);
+        self.plan.iter().chain(of_runs).chain(recent).chain(data).all(|&segment| segment < count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_survive_encoding_and_cuts_are_refused() {
+        let run = RunRoot { id: 4, entries: 9, pages: 2, fence_crcs: vec![7], segments: vec![8, 9] };
+        let data = DataRoot { sequence: 77, live: 5, survived: 2, has_holes: true };
+        let roots = Roots {
+            volume: 1,
+            capacity_blocks: 2,
+            segment_blocks: 3,
+            epoch: 4,
+            staged_through: 5,
+            next_run: 6,
+            next_sequence: 7,
+            plan: vec![1, 2, 3],
+            recent: vec![(4, 5), (6, 7)],
+            frozen_through: 5,
+            runs: vec![run.clone(), RunRoot::default()],
+            data: vec![(11, data)],
+        };
+        let bytes = roots.encode();
+        assert_eq!(Roots::decode(&bytes), Some(roots));
+        for length in 0..bytes.len() {
+            assert_eq!(Roots::decode(&bytes[..length]), None, "{length}");
+        }
+    }
+}

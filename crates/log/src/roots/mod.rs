@@ -1,0 +1,24 @@
+//! The roots: everything that recovery starts from, replaced as a whole by one commit.
+//!
+//! The log does not know where they are kept: the pool will put them into its record. Until then,
+//! and in tests, [`slots::SlotRoots`] keeps them in two alternating slots on each drive.
+
+pub(crate) mod codec;
+pub(crate) mod slots;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use stripewise_layout::MemberSet;
+
+/// A boxed future of this thread.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Keeper of the roots.
+pub trait RootStore {
+    /// Replaces the roots; durable on every drive that is not excluded when it returns.
+    fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), String>>;
+
+    /// Records that these members miss writes from now on.
+    fn exclude(&self, missing: MemberSet) -> LocalFuture<'_, Result<(), String>>;
+}

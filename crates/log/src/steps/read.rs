@@ -1,0 +1,84 @@
+//! Reading: each block comes from the open segment, from a segment that is being written, or from
+//! its place on the drives.
+
+use std::rc::Rc;
+
+use futures_util::future::try_join_all;
+use stripewise_array::Class;
+use stripewise_drive::Buffer;
+
+use crate::core::Core;
+use crate::error::LogError;
+use crate::map::entry::{Block, Value};
+use crate::map::run::Run;
+use crate::open_segment::Content;
+use crate::shape::BLOCK_BYTES;
+use crate::steps::look_up::look_up_in_runs;
+
+/// Reads `count` blocks from `lba` on.
+pub(crate) async fn read(core: &Rc<Core>, lba: u64, count: u64) -> Result<Buffer, LogError> {
+    core.check()?;
+    let _ticket = core.readers.begin();
+    let data = core.drives.buffers.allocate((count * BLOCK_BYTES) as usize);
+    let block_of = |index: u64| {
+        let start = (index * BLOCK_BYTES) as usize;
+        data.slice(start..start + BLOCK_BYTES as usize)
+    };
+    let mut stored: Vec<(u64, Block)> = Vec::new();
+    let mut unknown: Vec<u64> = Vec::new();
+    // One instant: everything acknowledged before the read is seen.
+    let runs: Vec<Rc<Run>> = {
+        let state = core.state.borrow();
+        for index in 0..count {
+            match state.open.get(lba + index) {
+                Some(Content::Bytes(bytes)) => block_of(index).copy_from(&bytes),
+                Some(Content::Zeroes) => block_of(index).fill(0),
+                None => match state.map.in_memory(lba + index) {
+                    Some(Value::Block(block)) => stored.push((index, block)),
+                    Some(Value::Hole(_)) => block_of(index).fill(0),
+                    None => unknown.push(index),
+                },
+            }
+        }
+        state.map.runs.clone()
+    };
+    for index in unknown {
+        match look_up_in_runs(core, &runs, lba + index).await? {
+            Some(Value::Block(block)) => stored.push((index, block)),
+            Some(Value::Hole(_)) | None => block_of(index).fill(0),
+        }
+    }
+    stored.sort_unstable_by_key(|(index, _)| *index);
+    let pieces = stored.chunk_by(|(index, block), (next, after)| {
+        let is_same_segment = core.segments.segment_of(block.place) == core.segments.segment_of(after.place);
+        next - index == 1 && after.place == block.place + 1 && is_same_segment
+    });
+    let reads = pieces.map(|piece| async {
+        let (first, start) = piece[0];
+        let crcs: Vec<u32> = piece.iter().map(|(_, block)| block.crc).collect();
+        let bytes = read_stored(core, start.place, &crcs, Class::Foreground).await?;
+        let at = (first * BLOCK_BYTES) as usize;
+        data.slice(at..at + bytes.len()).copy_from(&bytes);
+        Ok::<(), LogError>(())
+    });
+    try_join_all(reads).await?;
+    Ok(data)
+}
+
+/// Reads blocks of one segment, from memory while it is being written.
+pub(crate) async fn read_stored(
+    core: &Core,
+    place: u64,
+    crcs: &[u32],
+    class: Class,
+) -> Result<Buffer, LogError> {
+    let segment = core.segments.segment_of(place);
+    let in_flight = core.state.borrow().in_flight_data(segment);
+    match in_flight {
+        Some(bytes) => {
+            let start = (core.segments.slot_of(place) * BLOCK_BYTES) as usize;
+            Ok(bytes.slice(start..start + crcs.len() * BLOCK_BYTES as usize))
+        }
+        None => core.drives.read(place, crcs, class).await,
+    }
+}

@@ -1,0 +1,227 @@
+//! Recovery: the roots, then the segments after them as far as they are whole, then the staging
+//! area.
+//!
+//! 1. The map's runs are those of the roots; the summaries of *recent* segments fill the table.
+//! 2. The plan names the segments after the roots. Each is read as a whole and must match its
+//!    summary, which must have the expected sequence; the first that does not ends the log. Those
+//!    that are whole are written again, so that parity and copies agree with the data whatever the
+//!    crash left of them.
+//! 3. New roots make that durable. Sequence numbers that the old plan had are never used again, so
+//!    segments beyond the end cannot come back later.
+//! 4. Staged blocks that no segment has are written and sealed, then committed.
+//!
+//! Interrupted at any write, it begins from the same roots, or from those of step 3.
+
+use std::rc::Rc;
+
+use stripewise_array::Class;
+use stripewise_drive::{Buffer, Cause, IoRequest};
+
+use crate::core::{Core, State};
+use crate::error::LogError;
+use crate::map::run::{FENCES, Run, RunRoot, decode_fences};
+use crate::mutation::{Mutation, is_chosen};
+use crate::plan::Plan;
+use crate::roots::codec::Roots;
+use crate::shape::BLOCK_BYTES;
+use crate::staging::{FoundRecord, Staging, find_records};
+use crate::steps::commit::commit;
+use crate::steps::seal::apply;
+use crate::steps::write::{discard, seal_open, write};
+use crate::summary::{Kind, Summary, UNUSED, crc32c};
+use crate::usage::{Content, Use};
+
+/// Steps 1 to 3. The roots were decoded and checked; no task in the background runs yet. Returns
+/// the last staging record that the segments contain.
+pub(crate) async fn recover(core: &Rc<Core>, roots: &Roots) -> Result<u64, LogError> {
+    load_roots(core, roots).await?;
+    for &(sequence, segment) in &roots.recent {
+        let summary = recent_summary(core, sequence, segment).await?;
+        let state = &mut *core.state.borrow_mut();
+        replay_recent(core, state, roots, &summary, segment);
+    }
+    let staged_through = roll_forward(core, roots).await?;
+    {
+        let state = &mut *core.state.borrow_mut();
+        let end = roots.next_sequence + roots.plan.len() as u64;
+        state.plan = Plan::new(end, []);
+        state.durable_before = end;
+        state.staged_through = staged_through;
+        let records = Staging::new(core.segments.staging_bytes, staged_through);
+        state.staging = records;
+    }
+    core.drives.flush().await?;
+    commit(core).await?;
+    Ok(staged_through)
+}
+
+/// Takes over the state that the roots have.
+async fn load_roots(core: &Core, roots: &Roots) -> Result<(), LogError> {
+    let mut runs = Vec::new();
+    for root in &roots.runs {
+        runs.push(Rc::new(load_run(core, root).await?));
+    }
+    let state = &mut *core.state.borrow_mut();
+    for run in &runs {
+        for &segment in &run.root.segments {
+            state.usage.sealed(segment, Content::Map, 0);
+        }
+    }
+    for (segment, data) in &roots.data {
+        let used = state.usage.sealed(*segment, Content::Data, data.sequence);
+        (used.survived, used.has_holes) = (data.survived, data.has_holes);
+        state.usage.add_live(*segment, data.live);
+    }
+    state.map.runs = runs;
+    state.epoch = roots.epoch;
+    state.next_run = roots.next_run;
+    Ok(())
+}
+
+/// Reads the fences of a run.
+async fn load_run(core: &Core, root: &RunRoot) -> Result<Run, LogError> {
+    let mut fences = Vec::new();
+    for (index, &crc) in root.fence_crcs.iter().enumerate() {
+        let place = root.place(&core.segments, root.pages + index as u64);
+        let bytes = core.drives.read(place, &[crc], Class::Foreground).await?;
+        let left = (root.pages as usize - index * FENCES).min(FENCES);
+        fences.extend(decode_fences(&bytes.to_vec(), left));
+    }
+    Ok(Run { root: root.clone(), fences })
+}
+
+/// The summary of a segment that the roots vouch for.
+async fn recent_summary(core: &Core, sequence: u64, segment: u32) -> Result<Summary, LogError> {
+    let place = core.segments.place(segment, core.segments.payload);
+    let is_right = |bytes: &[u8]| Summary::decode(bytes).is_some_and(|found| found.sequence == sequence);
+    let count = core.segments.summary_blocks();
+    let bytes = core.drives.read_if(place, count, Class::Foreground, is_right).await?;
+    let summary = bytes.with(Summary::decode).flatten();
+    summary
+        .filter(|summary| matches!(summary.kind, Kind::Data(_)))
+        .ok_or_else(|| LogError::Invalid(format!("segment {segment} is not the one that the roots name")))
+}
+
+/// Brings a recent segment into the table. The roots' numbers of live blocks count it already,
+/// except that an entry of the spilled table is not dead until a merge finds it; here it is found.
+fn replay_recent(core: &Core, state: &mut State, roots: &Roots, summary: &Summary, segment: u32) {
+    let kept: Use = *state.usage.of(segment);
+    let mut dead = Vec::new();
+    apply(state, &core.segments, summary, segment, &mut |block| dead.push(block));
+    state.usage.set(segment, kept);
+    let is_frozen = |use_number: u32| {
+        let behind = (roots.frozen_through as u32).wrapping_sub(use_number);
+        roots.frozen_through > 0 && behind < u32::MAX / 2
+    };
+    for block in dead {
+        if is_frozen(block.use_number) && summary.sequence > roots.frozen_through {
+            state.usage.dead(core.segments.segment_of(block.place), &block);
+        }
+    }
+}
+
+/// Applies the planned segments that were written. Returns the last staging record that they have.
+async fn roll_forward(core: &Core, roots: &Roots) -> Result<u64, LogError> {
+    let mut staged_through = roots.staged_through;
+    for (sequence, &segment) in (roots.next_sequence..).zip(&roots.plan) {
+        let Some((summary, data)) = whole_segment(core, sequence, segment).await? else { break };
+        core.drives.write_segment(segment, &data, Class::Foreground).await?;
+        if summary.kind == Kind::Map {
+            continue;
+        }
+        staged_through = staged_through.max(summary.staged_through);
+        let state = &mut *core.state.borrow_mut();
+        let mut dead = Vec::new();
+        apply(state, &core.segments, &summary, segment, &mut |block| dead.push(block));
+        for block in dead {
+            state.usage.dead(core.segments.segment_of(block.place), &block);
+        }
+    }
+    Ok(staged_through)
+}
+
+/// A segment with its data, if it is whole and of this sequence.
+async fn whole_segment(
+    core: &Core,
+    sequence: u64,
+    segment: u32,
+) -> Result<Option<(Summary, Buffer)>, LogError> {
+    let place = core.segments.place(segment, core.segments.payload);
+    let is_right = |bytes: &[u8]| {
+        Summary::decode(bytes).is_some_and(|found| {
+            let is_expected = found.sequence == sequence || is_chosen(Mutation::OlderUseOfSegment);
+            found.volume == core.identity.volume && is_expected
+        })
+    };
+    let count = core.segments.summary_blocks();
+    let found = match core.drives.read_if(place, count, Class::Foreground, is_right).await {
+        Ok(bytes) => bytes,
+        Err(LogError::Lost { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(summary) = found.with(Summary::decode).flatten() else { return Ok(None) };
+    if summary.slots.len() as u64 > core.segments.payload || summary.kind == Kind::Staged {
+        return Ok(None);
+    }
+    let data =
+        core.drives.read_raw(core.segments.place(segment, 0), core.segments.blocks, Class::Foreground).await;
+    let block = BLOCK_BYTES as usize;
+    let payload = core.segments.payload as usize * block;
+    data.slice(payload..data.len()).copy_from(&found);
+    for (number, slot) in summary.slots.iter().enumerate().filter(|(_, slot)| slot.lba != UNUSED) {
+        let own = data.slice(number * block..(number + 1) * block);
+        if own.with(crc32c).is_none_or(|crc| crc == slot.crc) {
+            continue;
+        }
+        let place = core.segments.place(segment, number as u64);
+        match core.drives.read(place, &[slot.crc], Class::Foreground).await {
+            Ok(bytes) => own.copy_from(&bytes),
+            Err(LogError::Lost { .. }) if is_chosen(Mutation::TornSegmentCounts) => {}
+            Err(LogError::Lost { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some((summary, data)))
+}
+
+/// Step 4: writes the staged blocks that no segment has, and makes them durable in segments.
+pub(crate) async fn apply_staged(core: &Rc<Core>, staged_through: u64) -> Result<(), LogError> {
+    let mut areas = Vec::new();
+    for member in core.drives.present_from(0) {
+        let area = core.drives.buffers.allocate_zeroed(core.segments.staging_bytes as usize);
+        let request = IoRequest::read(core.segments.staging_start, area.clone()).because(Cause::Journal);
+        if core.drives.ask(member, Class::Foreground, request).await.is_ok() {
+            areas.push(area);
+        }
+    }
+    let mut records: Vec<(Buffer, FoundRecord)> = Vec::new();
+    for area in areas {
+        let found = area.with(|bytes| find_records(bytes, core.identity.volume)).unwrap_or_default();
+        records.extend(found.into_iter().map(|record| (area.clone(), record)));
+    }
+    records.retain(|(_, record)| record.summary.sequence > staged_through);
+    records.sort_by_key(|(_, record)| record.summary.sequence);
+    records.dedup_by_key(|(_, record)| record.summary.sequence);
+    let Some((_, last)) = records.last() else { return Ok(()) };
+    let last = last.summary.sequence;
+    let applied = |through: u64| {
+        core.state.borrow_mut().staging = Staging::new(core.segments.staging_bytes, through);
+    };
+    for (area, FoundRecord { summary, first_block }) in &records {
+        // A segment that is sealed before the record's end does not contain the record.
+        applied(summary.sequence - 1);
+        for &(lba, count) in &summary.holes {
+            discard(core, lba, count).await?;
+        }
+        for (index, slot) in summary.slots.iter().enumerate() {
+            let start = first_block + index * BLOCK_BYTES as usize;
+            write(core, slot.lba, &area.slice(start..start + BLOCK_BYTES as usize)).await?;
+        }
+    }
+    applied(last);
+    let number = core.state.borrow().open.number;
+    seal_open(core, number).await?;
+    let sealed = core.state.borrow().plan.next_sequence();
+    core.make_durable(sealed).await?;
+    commit(core).await
+}

@@ -1,0 +1,42 @@
+//! Each broken rule is found by the tests: a fault that is put into the log makes one of a few
+//! lives fail.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use stripewise_log::mutation::{Mutation, choose};
+
+use crate::crash::life;
+
+/// Lives of which one at least must find the fault.
+const LIVES: u64 = 60;
+
+fn is_found(mutation: Mutation) {
+    choose(Some(mutation));
+    let found = (1..=LIVES).find(|&seed| catch_unwind(AssertUnwindSafe(|| life(seed))).is_err());
+    choose(None);
+    assert!(found.is_some(), "{mutation:?} went unnoticed in {LIVES} lives");
+}
+
+test_cases! {
+    broken_rule_is_found_in_a_life = is_found {
+        live_block_cleaned_away: super::Mutation::LiveBlockCleanedAway,
+        older_use_of_segment: super::Mutation::OlderUseOfSegment,
+        flush_without_staging: super::Mutation::FlushWithoutStaging,
+        torn_segment_counts: super::Mutation::TornSegmentCounts,
+        flush_without_drives: super::Mutation::FlushWithoutDrives,
+    }
+}
+
+#[test]
+fn forgotten_dead_lists_are_found_when_full() {
+    choose(Some(Mutation::DeadListForgotten));
+    let full = catch_unwind(crate::space::full_volume_refuses_writes_until_a_discard);
+    choose(None);
+    assert!(full.is_err());
+}
+
+#[test]
+#[ignore = "takes some 10 s of processor time"]
+fn early_reuse_is_found_in_a_life() {
+    is_found(Mutation::ReuseBeforeRoots);
+}
