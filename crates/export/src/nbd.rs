@@ -21,6 +21,7 @@ pub mod fuzzing;
 mod limits;
 mod server;
 mod shards;
+mod shutting_down;
 mod transport;
 mod wire;
 

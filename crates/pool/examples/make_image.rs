@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         ("staying", staying as fn() -> Made),
         ("long", long as fn() -> Made),
         ("lost", lost as fn() -> Made),
+        ("destroyed", destroyed as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -476,6 +477,24 @@ fn lost() -> Made {
         life.cut()
     });
     Made { what: "a block that could not be rebuilt, dead blocks", drives, book }
+}
+
+/// A pool that was destroyed, and can be brought back.
+fn destroyed() -> Made {
+    let mut book = Book::default();
+    let life = Life::on(&empty_drives(&[20; 3]));
+    let drives = life.run(async {
+        let host = Some(Host::new(0x0123_4567_89ab_cdef, "north"));
+        let options = PoolOptions { host, ..options() };
+        let spec = PoolSpec { options, ..pool_spec("destroyed", &life.drives) };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
+        let volume = pool.create_volume(volume_spec("five", "raid5", 3, 4 * MIB)).await.expect("made");
+        book.write_quarters(&volume, 0, volume.capacity_bytes(), 1).await;
+        volume.flush().await.expect("flushed");
+        pool.destroy().await.expect("destroyed");
+        life.cut()
+    });
+    Made { what: "a pool that was destroyed", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents

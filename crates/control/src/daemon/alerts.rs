@@ -1,7 +1,7 @@
 //! Alerts: notifications that a pool's condition changed, a drive had errors, a spare took over,
 //! space ran out, data was lost, a rebuild or scrub began or ended, or the daemon's folder was
-//! unmounted. Channels are a command,
-//! mail through the machine's own mailer, and a request to a web address.
+//! unmounted. Channels are a command, mail through the machine's own mailer, and a request to a web
+//! address.
 //!
 //! `watch.rs` polls the served pools once a second. A dedicated thread sends one alert after the
 //! other, each within a time limit.
@@ -24,10 +24,12 @@ use crate::messages::report::{DriveReport, DriveState, PoolReport, PoolState, Vo
 use crate::notation::plain::{cut, one_line};
 use crate::registry::this_host::this_host;
 
+mod mail;
 mod processes;
 mod watch;
 mod web;
 
+use mail::send_mail;
 use processes::Processes;
 pub use watch::{Watch, tell};
 pub use web::WebAddress;
@@ -283,80 +285,13 @@ fn run_command(processes: &mut Processes, command: &str, alert: &Alert) -> Outco
     processes.run(&mut child, &as_json(alert))
 }
 
-fn send_mail(processes: &mut Processes, address: &str, alert: &Alert) -> Outcome {
-    let text = mail_text(address, alert);
-    // Mailers are often in folders that are not in an ordinary user's PATH.
-    let known = ["/usr/sbin/sendmail", "/usr/lib/sendmail"];
-    let mailer = known.into_iter().find(|path| std::path::Path::new(path).exists()).unwrap_or("sendmail");
-    processes.run(Command::new(mailer).args(["-t", "-oi"]), &text)
-}
-
-/// The mail: the subject has host, pool and state, the body what happened, the drives concerned,
-/// what is left, and the next command.
-fn mail_text(address: &str, alert: &Alert) -> String {
-    let Alert { pool, kind, host, .. } = alert;
-    let subject = match alert.state {
-        Some(state) => format!("{host}: pool {pool} is {state} ({kind})"),
-        None => format!("{host}: {kind}"),
-    };
-    let mut text = format!("To: {address}\nSubject: Stripewise on {subject}\n\n{}\n", alert.text);
-    let mut add = |label: &str, value: &str| text.push_str(&format!("{label:>8}: {value}\n"));
-    add("host", host);
-    for drive in &alert.drives {
-        let serial = drive.serial.as_ref().map_or_else(String::new, |serial| format!(", serial {serial}"));
-        add("drive", &format!("{}{serial}, {}, ID {}", drive.path, drive.state, drive.id));
-    }
-    alert.left.iter().for_each(|left| add("left", left));
-    if !alert.action.is_empty() {
-        add("next", &alert.action);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drives::hardware::Hardware;
 
     fn alert() -> Alert {
         let host = "vm".to_owned();
         Alert { pool: "tank".to_owned(), host, ..Alert::new("state", "it's degraded\"") }
-    }
-
-    #[test]
-    fn a_mail_names_drive_rest_and_next_command() {
-        let hardware = Hardware { serial: Some("Z1".into()), ..Hardware::default() };
-        let drive = |path: &str, state| DriveReport {
-            id: "7".into(),
-            path: path.into(),
-            state,
-            hardware: hardware.clone(),
-            ..DriveReport::default()
-        };
-        let report = PoolReport {
-            name: "tank".into(),
-            state: PoolState::Degraded,
-            drives: vec![
-                drive("/dev/sda", DriveState::Online),
-                drive("/dev/sdb", DriveState::Missing),
-                drive("/dev/sdc", DriveState::Online),
-            ],
-            action: "stripewise pool replace tank 7 NEW-DRIVE".into(),
-            ..PoolReport::default()
-        };
-        let alert = Alert::of_pool(&report, "drive", "/dev/sdc had 2 read errors");
-        let alert = Alert { host: "vm".into(), left: vec!["volume a can lose 1 more drive".into()], ..alert };
-        assert_eq!(
-            mail_text("root@localhost", &alert),
-            "To: root@localhost\n\
-             Subject: Stripewise on vm: pool tank is degraded (drive)\n\n\
-             /dev/sdc had 2 read errors\n    \
-             host: vm\n   \
-             drive: /dev/sdb, serial Z1, missing, ID 7\n   \
-             drive: /dev/sdc, serial Z1, online, ID 7\n    \
-             left: volume a can lose 1 more drive\n    \
-             next: stripewise pool replace tank 7 NEW-DRIVE\n"
-        );
     }
 
     fn run(command: &str) -> Outcome {

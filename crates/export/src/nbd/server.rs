@@ -20,12 +20,13 @@ use stripewise_runtime::{Listener, Stream};
 use crate::block::Exports;
 use crate::budget::{Budget, Line};
 use crate::nbd::connection::handshakes::HandshakeSlots;
-use crate::nbd::connection::server_context::{ServerContext, ShuttingDown};
+use crate::nbd::connection::server_context::ServerContext;
 use crate::nbd::connection::turned_away;
 use crate::nbd::connection::{origin, serve};
 use crate::nbd::door::{Door, Rule};
 use crate::nbd::limits::Limits;
 use crate::nbd::shards::Shards;
+use crate::nbd::shutting_down::ShuttingDown;
 use crate::nbd::transport::tls::{Tls, TlsPolicy};
 use crate::shares::{Client, Group, ShareRules, Shares, Taken};
 

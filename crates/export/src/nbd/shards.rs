@@ -29,9 +29,9 @@ use stripewise_runtime::{RealExecutor, become_io_flusher};
 
 use crate::block::Export;
 use crate::nbd::connection::backend::{Backend, LocalBackend};
-use crate::nbd::connection::server_context::ShuttingDown;
 use crate::nbd::limits::Limits;
 use crate::nbd::shards::messages::{MovedOutcome, Remote, ToHome, ToShard, spare_for};
+use crate::nbd::shutting_down::ShuttingDown;
 use crate::nbd::wire::replies::Outcome;
 use crate::shards::{Answerer, Delivery, Port, link};
 

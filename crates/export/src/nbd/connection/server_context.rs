@@ -1,8 +1,5 @@
 //! The parts of a server that a connection uses.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use stripewise_drive::{Context, Semaphore};
 
 use crate::block::Exports;
@@ -10,6 +7,7 @@ use crate::budget::Line;
 use crate::nbd::door::Door;
 use crate::nbd::limits::Limits;
 use crate::nbd::shards::Shards;
+use crate::nbd::shutting_down::ShuttingDown;
 use crate::nbd::transport::tls::{Tls, TlsPolicy};
 
 /// State shared by all connections of a server, and the listener of this one.
@@ -30,18 +28,4 @@ pub(crate) struct ServerContext<'a, E: Exports> {
     pub shards: &'a Shards<E::Export>,
     /// The connection's number.
     pub number: u64,
-}
-
-/// Set at shutdown: no further requests are read. Clones are the same, on any thread.
-#[derive(Clone, Default)]
-pub(crate) struct ShuttingDown(Arc<AtomicBool>);
-
-impl ShuttingDown {
-    pub(in crate::nbd) fn begin(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    pub(in crate::nbd) fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
 }

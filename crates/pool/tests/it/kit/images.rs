@@ -13,7 +13,9 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
-use stripewise_pool::{DriveStatus, OpenMode, Pool, PoolError, PoolOptions, Volume, VolumeInfo, inspect};
+use stripewise_pool::{
+    DriveStatus, OfDestroyed, OpenMode, Pool, PoolError, PoolOptions, Volume, VolumeInfo, inspect,
+};
 
 pub const BLOCK: u64 = 4096;
 /// Blocks per read when contents are compared.
@@ -158,14 +160,15 @@ impl Expected {
     }
 }
 
-/// Opens the pool on drives or copies of them.
+/// Opens the pool on drives or copies of them, also one that was destroyed.
 pub async fn open(
     context: &Context,
     buffers: &BufferPool,
     drives: &[Rc<MemoryDrive>],
     mode: OpenMode,
 ) -> Result<Pool, PoolError> {
-    let options = PoolOptions { id_seed: Some(7), ..PoolOptions::default() };
+    let destroyed = OfDestroyed::BringBack;
+    let options = PoolOptions { id_seed: Some(7), destroyed, ..PoolOptions::default() };
     let drives = drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
     Pool::open(context, buffers, drives, mode, options).await
 }
