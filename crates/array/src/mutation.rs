@@ -104,6 +104,9 @@ mutations! {
     IncompletePagesStay,
     /// A checkpoint writes both places of a page at once.
     CheckpointInOneTurn,
+    /// Spare allocation copies the pool's record several times for each column of each run of rows,
+    /// at each step.
+    PlanCopiesRecord,
     /// A branch that the record has forgotten counts as past if it is older than those that it has.
     ForgottenBranchIsPast,
     /// The record may be filled to its end: nothing is kept free for drives that fail.

@@ -14,8 +14,12 @@ use std::task::{Context as TaskContext, Poll, Waker};
 
 use stripewise_drive::{Clock, Context, TimerId};
 
+use crate::process::usage::thread_cpu_ns;
 use crate::tasks::waker::Registration;
 use crate::tasks::{Core, Next};
+
+/// Polls in a turn: reading the processor time costs as much as a short poll.
+const TURN_POLLS: u32 = 16;
 
 struct VirtualClock {
     core: Rc<Core>,
@@ -48,6 +52,10 @@ pub struct VirtualExecutor {
     polls: Cell<u64>,
     /// Their limit.
     most_polls: Cell<u64>,
+    /// Limit on the processor time of a turn, ns.
+    most_cpu_ns: Cell<u64>,
+    /// Polls in the present turn, and the thread's processor time at its begin, ns.
+    turn: Cell<(u32, u64)>,
 }
 
 impl Default for VirtualExecutor {
@@ -71,7 +79,13 @@ impl VirtualExecutor {
     fn with_order(shuffle_seed: Option<u64>) -> Self {
         let core = Core::new(Registration::new(None), shuffle_seed);
         let clock = Rc::new(VirtualClock { core, now_ns: Cell::new(0), slept_ns: Cell::new(0) });
-        Self { clock, polls: Cell::new(0), most_polls: Cell::new(u64::MAX) }
+        Self {
+            clock,
+            polls: Cell::new(0),
+            most_polls: Cell::new(u64::MAX),
+            most_cpu_ns: Cell::new(u64::MAX),
+            turn: Cell::default(),
+        }
     }
 
     /// The clock and the spawner, for everything that runs here.
@@ -95,6 +109,12 @@ impl VirtualExecutor {
         self.most_polls.set(most_polls);
     }
 
+    /// Limits the processor time of a turn, which is 16 polls at most. A longer one panics: on the
+    /// real executor all clients would wait for it.
+    pub fn limit_turn_ns(&self, most_cpu_ns: u64) {
+        self.most_cpu_ns.set(most_cpu_ns);
+    }
+
     /// Number of running tasks.
     pub fn tasks_alive(&self) -> usize {
         self.clock.core.tasks_alive()
@@ -105,26 +125,60 @@ impl VirtualExecutor {
     ///
     /// # Panics
     /// When nothing is ready and no timer is set while `future` is pending: a deadlock. Also when
-    /// called from within one of its own tasks, and beyond [`Self::limit_polls`].
+    /// called from within one of its own tasks, and beyond [`Self::limit_polls`] and
+    /// [`Self::limit_turn_ns`].
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let core = &*self.clock.core;
         let _running = core.start();
         let mut future = pin!(future);
         let waker = core.main_waker();
+        self.begin_turn();
         loop {
             match core.run_next() {
                 Next::Task => self.count_poll(),
                 Next::Main => {
                     if let Poll::Ready(result) = future.as_mut().poll(&mut TaskContext::from_waker(&waker)) {
+                        self.end_turn();
                         return result;
                     }
+                    self.count_in_turn();
                 }
                 Next::Idle => self.advance(),
             }
         }
     }
 
+    fn begin_turn(&self) {
+        if self.most_cpu_ns.get() < u64::MAX {
+            self.turn.set((0, thread_cpu_ns()));
+        }
+    }
+
+    fn count_in_turn(&self) {
+        let (polls, since_ns) = self.turn.get();
+        self.turn.set((polls + 1, since_ns));
+        if polls + 1 >= TURN_POLLS {
+            self.end_turn();
+            self.begin_turn();
+        }
+    }
+
+    fn end_turn(&self) {
+        if self.most_cpu_ns.get() == u64::MAX {
+            return;
+        }
+        let (polls, since_ns) = self.turn.get();
+        let took_ns = thread_cpu_ns() - since_ns;
+        assert!(
+            took_ns <= self.most_cpu_ns.get(),
+            "a turn at {} ns took {} ms of the processor, in {polls} polls",
+            self.now_ns(),
+            took_ns / 1_000_000
+        );
+    }
+
     fn count_poll(&self) {
+        self.count_in_turn();
         self.polls.set(self.polls.get() + 1);
         assert!(
             self.polls.get() <= self.most_polls.get(),

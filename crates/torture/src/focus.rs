@@ -137,7 +137,7 @@ impl Focus {
             Mutation::ForcedZeroesNotFlushed => Self::ForcedZeroes,
             Mutation::LongerDriveCounts => Self::ResizedDrives,
             Mutation::OtherSessionPassedOver | Mutation::OtherHostPassedOver => Self::TwoOpeners,
-            Mutation::RecordWithoutReserve => Self::FullRecords,
+            Mutation::RecordWithoutReserve | Mutation::PlanCopiesRecord => Self::FullRecords,
             Mutation::LossesNeedNoRecord => Self::ManyLosses,
             Mutation::FreedAtOnce => Self::Thin,
             Mutation::PlaceAreasCarelessly

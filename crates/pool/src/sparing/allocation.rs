@@ -17,6 +17,7 @@ use crate::manifest::format::Manifest;
 use crate::manifest::ids::Id;
 use crate::manifest::volume_record::PartRecord;
 use crate::space::slabs::FreeSlabs;
+use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::rows::{RowTable, SlotPlace, SlotState};
 
 /// Stretches that each drive gets of what is distributed: more spread better, fewer keep maps
@@ -93,6 +94,10 @@ pub(crate) fn allocate(
             let part = manifest.parts().find(|part| part.id == stretch.part);
             let Some(run) = part.and_then(|part| part.rows.run(row)) else { break };
             let rows = end.min(run.end_row()) - row;
+            if mutation::is_chosen(Mutation::PlanCopiesRecord) {
+                let columns = part.iter().flat_map(|part| part.rows.runs()).flat_map(|run| run.places.iter());
+                columns.for_each(|_| drop([(); 4].map(|()| manifest.clone())));
+            }
             let places = run.places_of(row);
             let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
             let old = places[stretch.column];

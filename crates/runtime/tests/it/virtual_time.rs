@@ -135,6 +135,23 @@ fn a_loop_at_one_instant_exceeds_its_limit() {
 }
 
 #[test]
+fn a_long_turn_exceeds_its_limit() {
+    let works = |most_ns: u64| {
+        let executor = VirtualExecutor::new();
+        executor.limit_turn_ns(most_ns);
+        let context = executor.context();
+        executor.block_on(context.spawn(async move {
+            for step in 0..20_000_000 {
+                std::hint::black_box(step);
+            }
+        }));
+    };
+    works(60_000_000_000);
+    let text = panic_text(|| works(1_000_000));
+    assert!(text.contains("ms of the processor"), "{text}");
+}
+
+#[test]
 fn many_wakes_are_one_poll() {
     let executor = VirtualExecutor::new();
     let context = executor.context();

@@ -28,6 +28,10 @@ use crate::world::manner::Manner;
 /// after the other.
 const PATIENCE_NS: u64 = 300_000_000_000;
 
+/// Processor time of a turn at most, ns: hundreds of times what the longest one takes, also without
+/// optimisation.
+const MOST_CPU_NS: u64 = 2_000_000_000;
+
 /// A drive that is plugged in in this life.
 pub(crate) struct Plugged {
     /// Layer that injects faults.
@@ -215,6 +219,7 @@ pub(crate) fn new_executor(world: &World, kept: &RefCell<Vec<Rc<VirtualExecutor>
         true => VirtualExecutor::shuffled(seed),
         false => VirtualExecutor::new(),
     };
+    executor.limit_turn_ns(MOST_CPU_NS);
     let executor = Rc::new(executor);
     kept.borrow_mut().push(executor.clone());
     executor

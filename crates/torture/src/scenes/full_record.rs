@@ -38,6 +38,8 @@ pub(super) fn play(stage: &Stage<'_>) {
         let place = subject.places().into_iter().find(|place| place.disk == lost)?;
         let excluded = subject.fail_drive(place.id).await;
         stage.note(&format!("the record is full; fail disk{lost}: {excluded:?}"));
+        // The status has a plan of the repair, which is made for all rows in one turn.
+        stage.note(&format!("online: {}", subject.is_online()));
         is_written(stage, &store, row, "without the drive").await.then_some(row)
     });
     let Some(row) = row else { return };

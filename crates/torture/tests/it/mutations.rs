@@ -114,6 +114,7 @@ found! {
     other_host_passed_over: OtherHostPassedOver,
     record_without_reserve: RecordWithoutReserve,
     losses_need_no_record: LossesNeedNoRecord,
+    plan_copies_record: PlanCopiesRecord,
 }
 
 #[test]
