@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //!
-//! So far every array is on the thread of its pool, and each of these is a direct call. In virtual
+//! Today every array is on the thread of its pool, and each of these is a direct call. In virtual
 //! time arrays may stand for arrays on other shards: then messages take a time (`route.rs`).
 
 use std::future::Future;

@@ -21,12 +21,13 @@ use crate::roots::RootStore;
 use crate::roots::codec::Roots;
 use crate::shape::{BLOCK_BYTES, LogSpace, Segments};
 use crate::staging::Staging;
-use crate::steps::clean::{clean_task, seal_survivors};
+use crate::steps::background::repeat;
+use crate::steps::clean::{self, seal_survivors};
 use crate::steps::commit::commit;
 use crate::steps::flush::flush;
 use crate::steps::read::read;
 use crate::steps::recover::{apply_staged, recover};
-use crate::steps::spill::map_task;
+use crate::steps::spill;
 use crate::steps::write::{discard, seal_open, write};
 use crate::summary::Kind;
 use crate::usage::Usage;
@@ -154,8 +155,8 @@ impl Log {
     /// Starts the tasks in the background.
     fn start(&self) {
         self.core.context.spawn(commit_task(self.core.clone()));
-        self.core.context.spawn(map_task(self.core.clone()));
-        self.core.context.spawn(clean_task(self.core.clone()));
+        self.core.context.spawn(repeat(self.core.clone(), spill::one_round));
+        self.core.context.spawn(repeat(self.core.clone(), clean::one_round));
     }
 
     /// Size of the volume, bytes.
@@ -200,7 +201,7 @@ impl Log {
         self.write_zeroes(offset_bytes, length_bytes, false).await
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes everything durable that was acknowledged before.
     pub async fn flush(&self) -> Result<(), LogError> {
         flush(&self.core).await
     }

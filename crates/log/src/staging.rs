@@ -66,7 +66,7 @@ impl Staging {
         Some((number, start))
     }
 
-    /// Notes that the blocks of all records so far are in this segment or an earlier one.
+    /// Notes that the blocks of all records until now are in this segment or an earlier one.
     pub(crate) fn sealed(&mut self, sequence: u64) {
         self.sealed.insert(sequence, self.last());
     }

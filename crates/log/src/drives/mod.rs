@@ -158,7 +158,7 @@ impl Drives {
         self.roots.exclude(missing).await.map_err(LogError::Roots)
     }
 
-    /// Makes everything written so far durable.
+    /// Makes everything durable that was written before.
     pub(crate) async fn flush(&self) -> Result<(), LogError> {
         if is_chosen(Mutation::FlushWithoutDrives) {
             return Ok(());

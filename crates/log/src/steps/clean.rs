@@ -22,29 +22,16 @@ use crate::mutation::{Mutation, is_chosen};
 use crate::shape::BLOCK_BYTES;
 use crate::steps::commit::{commit, held};
 use crate::steps::look_up::look_up;
-use crate::steps::read::read_stored;
+use crate::steps::read::{read_stored, read_summary};
 use crate::steps::seal::{next_place, seal};
-use crate::summary::{Kind, Slot, Summary, UNUSED};
+use crate::summary::{Slot, UNUSED};
 use crate::usage::{Content, Use};
 
 /// Victims cleaned at once.
 const VICTIMS: usize = 4;
 
-/// Cleans while the log is open.
-pub(crate) async fn clean_task(core: Rc<Core>) {
-    loop {
-        let work = core.work.wait();
-        match one_round(&core).await {
-            Ok(true) => {}
-            Ok(false) if core.state.borrow().is_closing => return,
-            Ok(false) => work.await,
-            Err(error) => return core.fail(error),
-        }
-    }
-}
-
 /// Cleans some segments if space is needed; true if it did something.
-async fn one_round(core: &Rc<Core>) -> Result<bool, LogError> {
+pub(crate) async fn one_round(core: &Rc<Core>) -> Result<bool, LogError> {
     let victims = {
         let state = &mut *core.state.borrow_mut();
         if state.is_closing || state.failed.is_some() || state.available() >= core.limits.high {
@@ -257,16 +244,4 @@ pub(crate) async fn seal_survivors(core: &Rc<Core>, which: usize, blocks: usize)
     let open = state.take_survivors(which, &core.segments);
     seal(core, state, open, place);
     Ok(())
-}
-
-/// Reads the summary of a segment's use.
-async fn read_summary(core: &Core, segment: u32, sequence: u64) -> Result<Summary, LogError> {
-    let place = core.segments.place(segment, core.segments.payload);
-    let is_right = |bytes: &[u8]| Summary::decode(bytes).is_some_and(|found| found.sequence == sequence);
-    let count = core.segments.summary_blocks();
-    let bytes = core.drives.read_if(place, count, Class::Foreground, is_right).await?;
-    let summary = bytes.with(Summary::decode).flatten();
-    summary
-        .filter(|summary| matches!(summary.kind, Kind::Data(_)))
-        .ok_or_else(|| LogError::Lost { place, why: "its segment's summary is of another kind".into() })
 }

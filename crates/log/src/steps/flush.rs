@@ -17,7 +17,7 @@ use crate::staging::head_blocks;
 use crate::steps::write::seal_open;
 use crate::summary::{Kind, Summary, crc32c};
 
-/// Makes everything acknowledged so far durable.
+/// Makes everything durable that was acknowledged before.
 pub(crate) async fn flush(core: &Rc<Core>) -> Result<(), LogError> {
     let _turn = core.flush_turn.acquire(1).await;
     core.check()?;

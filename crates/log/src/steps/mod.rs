@@ -1,5 +1,6 @@
 //! The steps of the log: each file is one, and takes the log's state.
 
+pub(crate) mod background;
 pub(crate) mod clean;
 pub(crate) mod commit;
 pub(crate) mod flush;

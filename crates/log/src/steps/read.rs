@@ -14,6 +14,7 @@ use crate::map::run::Run;
 use crate::open_segment::Content;
 use crate::shape::BLOCK_BYTES;
 use crate::steps::look_up::look_up_in_runs;
+use crate::summary::{Kind, Summary};
 
 /// Reads `count` blocks from `lba` on.
 pub(crate) async fn read(core: &Rc<Core>, lba: u64, count: u64) -> Result<Buffer, LogError> {
@@ -81,4 +82,16 @@ pub(crate) async fn read_stored(
         }
         None => core.drives.read(place, crcs, class).await,
     }
+}
+
+/// Reads the summary of a segment of data that was written with this sequence.
+pub(crate) async fn read_summary(core: &Core, segment: u32, sequence: u64) -> Result<Summary, LogError> {
+    let place = core.segments.place(segment, core.segments.payload);
+    let is_right = |bytes: &[u8]| Summary::decode(bytes).is_some_and(|found| found.sequence == sequence);
+    let count = core.segments.summary_blocks();
+    let bytes = core.drives.read_if(place, count, Class::Foreground, is_right).await?;
+    let summary = bytes.with(Summary::decode).flatten();
+    summary
+        .filter(|summary| matches!(summary.kind, Kind::Data(_)))
+        .ok_or_else(|| LogError::Lost { place, why: "its segment's summary is of another kind".into() })
 }

@@ -26,6 +26,7 @@ use crate::roots::codec::Roots;
 use crate::shape::BLOCK_BYTES;
 use crate::staging::{FoundRecord, Staging, find_records};
 use crate::steps::commit::commit;
+use crate::steps::read::read_summary;
 use crate::steps::seal::apply;
 use crate::steps::write::{discard, seal_open, write};
 use crate::summary::{Kind, Summary, UNUSED, crc32c};
@@ -36,7 +37,7 @@ use crate::usage::{Content, Use};
 pub(crate) async fn recover(core: &Rc<Core>, roots: &Roots) -> Result<u64, LogError> {
     load_roots(core, roots).await?;
     for &(sequence, segment) in &roots.recent {
-        let summary = recent_summary(core, sequence, segment).await?;
+        let summary = read_summary(core, segment, sequence).await?;
         let state = &mut *core.state.borrow_mut();
         replay_recent(core, state, roots, &summary, segment);
     }
@@ -88,18 +89,6 @@ async fn load_run(core: &Core, root: &RunRoot) -> Result<Run, LogError> {
         fences.extend(decode_fences(&bytes.to_vec(), left));
     }
     Ok(Run { root: root.clone(), fences })
-}
-
-/// The summary of a segment that the roots vouch for.
-async fn recent_summary(core: &Core, sequence: u64, segment: u32) -> Result<Summary, LogError> {
-    let place = core.segments.place(segment, core.segments.payload);
-    let is_right = |bytes: &[u8]| Summary::decode(bytes).is_some_and(|found| found.sequence == sequence);
-    let count = core.segments.summary_blocks();
-    let bytes = core.drives.read_if(place, count, Class::Foreground, is_right).await?;
-    let summary = bytes.with(Summary::decode).flatten();
-    summary
-        .filter(|summary| matches!(summary.kind, Kind::Data(_)))
-        .ok_or_else(|| LogError::Invalid(format!("segment {segment} is not the one that the roots name")))
 }
 
 /// Brings a recent segment into the table. The roots' numbers of live blocks count it already,

@@ -28,21 +28,8 @@ use crate::usage::Content;
 /// Pages that a merge reads of a run at a time.
 const READ_PAGES: u64 = 32;
 
-/// Spills and merges while the log is open.
-pub(crate) async fn map_task(core: Rc<Core>) {
-    loop {
-        let work = core.work.wait();
-        match one_round(&core).await {
-            Ok(true) => {}
-            Ok(false) if core.state.borrow().is_closing => return,
-            Ok(false) => work.await,
-            Err(error) => return core.fail(error),
-        }
-    }
-}
-
 /// Does what is due; true if there was something.
-async fn one_round(core: &Rc<Core>) -> Result<bool, LogError> {
+pub(crate) async fn one_round(core: &Rc<Core>) -> Result<bool, LogError> {
     let (spill_due, full_merge) = {
         let state = &mut *core.state.borrow_mut();
         let is_full = state.map.table.len() >= core.limits.table_entries

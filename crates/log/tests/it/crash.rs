@@ -3,11 +3,13 @@
 //!
 //! Invariants I1 to I4 (`docs/internals/invariants.md`), for log volumes.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
 
 use stripewise_drive::{CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64};
 use stripewise_layout::MemberSet;
+use stripewise_log::{LocalFuture, RootStore, SlotRoots};
 use stripewise_runtime::VirtualExecutor;
 
 use crate::kit::Setup;
@@ -123,4 +125,63 @@ test_cases! {
         from_5: 5..9,
         from_9: 9..13,
     }
+}
+
+/// Slots of roots in which no commit ends while they are stuck.
+struct StuckRoots {
+    slots: Rc<SlotRoots>,
+    is_stuck: Cell<bool>,
+}
+
+impl RootStore for StuckRoots {
+    fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), String>> {
+        match self.is_stuck.get() {
+            true => Box::pin(std::future::pending()),
+            false => self.slots.commit(roots),
+        }
+    }
+
+    fn exclude(&self, missing: MemberSet) -> LocalFuture<'_, Result<(), String>> {
+        self.slots.exclude(missing)
+    }
+}
+
+/// Forced writes, until one waits for a commit that does not end; then power is cut.
+pub fn forced_writes_wait_for_the_roots() {
+    let setup = Setup::small("raid5", 4);
+    let drives: Vec<Rc<dyn Drive>> = (0..setup.shape.width)
+        .map(|_| MemoryDrive::new("memory", setup.drive_bytes()) as Rc<dyn Drive>)
+        .collect();
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let history = executor.block_on(async {
+        let mut stuck = None;
+        let log = setup.create_with(&context, &drives, |slots| {
+            stuck.insert(Rc::new(StuckRoots { slots, is_stuck: Cell::new(false) })).clone()
+        });
+        let log = log.await;
+        stuck.expect("made with the log").is_stuck.set(true);
+        let history = History::new(log.capacity_bytes() / 4096);
+        for lba in 0..history.blocks() {
+            let write = std::pin::pin!(history.write(&log, lba, 1, true));
+            match context.time_limit_ns(1_000_000_000, write).await {
+                Ok(written) => written.expect("the log works"),
+                Err(_) => return history.clone(),
+            }
+        }
+        panic!("more was written than the roots had planned");
+    });
+    drop(executor);
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let log = setup.open(&context, &drives, MemberSet::EMPTY).await.expect("recovered");
+        history.judge(&log, true, 1, "without the commit").await;
+        log.close().await.expect("closed");
+    });
+}
+
+#[test]
+fn segments_wait_until_durable_roots_plan_them() {
+    forced_writes_wait_for_the_roots();
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use stripewise_drive::{Drive, FaultyDrive, MemoryDrive, SplitMix64};
+use stripewise_drive::{Context, Drive, FaultyDrive, MemoryDrive, SplitMix64};
 use stripewise_layout::MemberSet;
 use stripewise_log::LogError;
 use stripewise_runtime::VirtualExecutor;
@@ -82,15 +82,21 @@ fn lost_data_are_an_error_and_never_wrong() {
     });
 }
 
+/// Drives that can be unplugged, and the same as the log takes them.
+fn faulty_drives(context: &Context, setup: &Setup) -> (Vec<Rc<FaultyDrive>>, Vec<Rc<dyn Drive>>) {
+    let faulty: Vec<Rc<FaultyDrive>> =
+        memory(setup).into_iter().map(|drive| FaultyDrive::new(context, drive, 1)).collect();
+    let tops = faulty.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
+    (faulty, tops)
+}
+
 #[test]
 fn failing_drives_are_excluded_and_nothing_is_lost() {
     for (level, width) in REDUNDANT {
         let setup = Setup::small(level, width);
         let executor = VirtualExecutor::new();
         let context = executor.context();
-        let faulty: Vec<Rc<FaultyDrive>> =
-            memory(&setup).into_iter().map(|drive| FaultyDrive::new(&context, drive, 1)).collect();
-        let tops: Vec<Rc<dyn Drive>> = faulty.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
+        let (faulty, tops) = faulty_drives(&context, &setup);
         executor.block_on(async {
             let log = setup.create(&context, &tops).await;
             let history = History::new(log.capacity_bytes() / 4096);
@@ -125,9 +131,7 @@ fn more_failures_than_tolerated_fail_the_log() {
     let setup = Setup::small("raid5", 4);
     let executor = VirtualExecutor::new();
     let context = executor.context();
-    let faulty: Vec<Rc<FaultyDrive>> =
-        memory(&setup).into_iter().map(|drive| FaultyDrive::new(&context, drive, 1)).collect();
-    let tops: Vec<Rc<dyn Drive>> = faulty.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
+    let (faulty, tops) = faulty_drives(&context, &setup);
     executor.block_on(async {
         let log = setup.create(&context, &tops).await;
         let history = History::new(log.capacity_bytes() / 4096);

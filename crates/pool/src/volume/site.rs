@@ -2,7 +2,7 @@
 //!
 //! What goes there can be sent: places, and drives named by their labels. There the labels are
 //! resolved to queues, and the array gets the clock, the buffers and the way to the pool that
-//! belong to the thread. So far there is one such thread, that of the pool. In virtual time arrays
+//! belong to the thread. Today there is one such thread, that of the pool. In virtual time arrays
 //! are spread over shards ([`DrawnShards`]), to which messages take a time.
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ pub(crate) type NamedInit = ArrayInit<MemberLabel>;
 pub(crate) struct ArraySites {
     /// Routes to all but the home.
     routes: Vec<Rc<Route>>,
-    /// Number of arrays so far: they go to the shards in turn.
+    /// Number of arrays placed: they go to the shards in turn.
     arrays: Cell<usize>,
 }
 

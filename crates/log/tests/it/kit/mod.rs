@@ -9,7 +9,7 @@ use std::rc::Rc;
 use stripewise_array::{Member, MemberOptions};
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
 use stripewise_layout::{LayoutSpec, MemberSet, Shape};
-use stripewise_log::{Log, LogError, LogInit, LogOptions, LogSpace, SlotRoots};
+use stripewise_log::{Log, LogError, LogInit, LogOptions, LogSpace, RootStore, SlotRoots};
 
 /// Bytes of a slot of the roots.
 const SLOT_BYTES: u64 = 64 << 10;
@@ -61,6 +61,16 @@ impl Setup {
     }
 
     pub async fn create(&self, context: &Context, drives: &[Rc<dyn Drive>]) -> Log {
+        self.create_with(context, drives, |roots| roots).await
+    }
+
+    /// Creates a log whose roots are kept in what `kept_in` makes of the usual slots.
+    pub async fn create_with(
+        &self,
+        context: &Context,
+        drives: &[Rc<dyn Drive>],
+        kept_in: impl FnOnce(Rc<SlotRoots>) -> Rc<dyn RootStore>,
+    ) -> Log {
         let buffers = BufferPool::new(8 << 20);
         // A log elsewhere, to learn what clients may store.
         let others: Vec<Rc<dyn Drive>> = (0..drives.len())
@@ -70,7 +80,8 @@ impl Setup {
         let probe = Log::create(context, &buffers, init, 1, 1 << 20, self.options).await.unwrap();
         let capacity = (probe.client_bytes() as f64 * self.fill) as u64 / 4096 * 4096;
         probe.close().await.unwrap();
-        let (init, _) = self.init(context, drives, MemberSet::EMPTY);
+        let (mut init, roots) = self.init(context, drives, MemberSet::EMPTY);
+        init.roots = kept_in(roots);
         Log::create(context, &buffers, init, 7, capacity, self.options).await.unwrap()
     }
 
