@@ -12,17 +12,6 @@ const LIVES: u64 = 60;
 
 fn is_found(mutation: Mutation) {
     choose(Some(mutation));
-    if let Ok(first) = std::env::var("FIND") {
-        let first: u64 = first.parse().unwrap();
-        for seed in first..first + 200 {
-            let t = std::time::Instant::now();
-            if catch_unwind(AssertUnwindSafe(|| life(seed))).is_err() {
-                println!("FOUND {mutation:?} {seed} {:?}", t.elapsed());
-            }
-        }
-        choose(None);
-        return;
-    }
     let found = (1..=LIVES).find(|&seed| catch_unwind(AssertUnwindSafe(|| life(seed))).is_err());
     choose(None);
     assert!(found.is_some(), "{mutation:?} went unnoticed in {LIVES} lives");
