@@ -130,7 +130,7 @@ pub(crate) async fn refuse_known_member(
             pool.name
         ))
         .hint(format!(
-            "if its data is not needed, `stripewise pool destroy {0} --yes` erases it; \
+            "if its data is not needed, `stripewise pool destroy {0} --yes` frees its drives; \
              `stripewise pool export {0}` takes a pool that cannot be opened any more off the list",
             pool.name
         ))),
