@@ -127,6 +127,10 @@ mutations! {
     CopyWithoutMark,
     /// A pool is opened whatever host has it.
     OtherHostPassedOver,
+    /// Pages of a region map are ordered by the lower 32 bits of their sequence numbers.
+    PageSequenceTruncated,
+    /// The slots of a pool's record are ordered by the lower 32 bits of their generations.
+    GenerationTruncated,
 }
 
 impl Mutation {

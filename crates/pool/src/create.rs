@@ -57,6 +57,7 @@ impl Pool {
                 open_drive(context, drive, OpenMode::ReadWrite, &spec.options, Errors::default()),
             );
         }
+        manifest.generation += spec.options.array.tuning.first_number;
         manifest.fork(ids.next(), manifest.generation);
         let wiped = join_all(open.values().map(|drive| begin(&drive.member))).await;
         if let Some(error) = wiped.into_iter().find_map(Result::err) {

@@ -111,6 +111,7 @@ impl Focus {
             | Mutation::CommitOnOneDrive
             | Mutation::LockWithoutWaiting
             | Mutation::ForceForgotten
+            | Mutation::PageSequenceTruncated
             | Mutation::JournalOnOneDrive => Self::Cuts,
             Mutation::ParityCoversAll | Mutation::JournalNotDurable => Self::Parity,
             Mutation::WriteBeforeDirtyMark | Mutation::ResyncComparesNothing => Self::Resyncs,
@@ -132,7 +133,7 @@ impl Focus {
             Mutation::ShrinkOverPending => Self::Shrinks,
             Mutation::ForgottenBranchIsPast => Self::Halves,
             Mutation::CopyWithoutMark => Self::CopiedDrives,
-            Mutation::CutDriveCounts => Self::CutDrives,
+            Mutation::CutDriveCounts | Mutation::GenerationTruncated => Self::CutDrives,
             Mutation::UnflushedNotMissed => Self::Connections,
             Mutation::ForcedZeroesNotFlushed => Self::ForcedZeroes,
             Mutation::LongerDriveCounts => Self::ResizedDrives,

@@ -189,7 +189,8 @@ impl Array {
         let geometry = spec.geometry()?;
         let shape = RegionShape::of(&geometry);
         let count = size_bytes.div_ceil(shape.region_data_bytes);
-        let regions = Regions::new(shape, options.tuning.map_grain, spec.id, count)
+        let tuning = &options.tuning;
+        let regions = Regions::new(shape, tuning.map_grain, tuning.first_number, spec.id, count)
             .map_err(|_| ArrayError::NoMemory { regions: count })?;
         let regions = Rc::new(regions);
         let columns = Columns::new(context, &geometry, spec.slab_bytes, &regions, rows);

@@ -471,7 +471,7 @@ mod tests {
         let shape =
             Shape { level: Level::Raid5, width: 3, groups: 1, interleave_bytes: 64 << 10, rotation_rows: 1 };
         let geometry = Geometry::new(shape, 64 * SLAB).expect("a possible shape");
-        let regions = Regions::new(RegionShape::of(&geometry), MapGrain::default(), 1, 2);
+        let regions = Regions::new(RegionShape::of(&geometry), MapGrain::default(), 0, 1, 2);
         let mut rows = RowTable::new(3, 2);
         let row: Vec<SlotPlace> = (0..3).map(|drive| place(drive, 0, SlotState::Active)).collect();
         rows.set(0, 2, &row);

@@ -456,6 +456,13 @@ impl Journal {
         (state.batch_bytes, state.batch_notes) = (bytes, notes.max(1));
     }
 
+    /// Sets the number before the first sequence, as far as records do not have higher ones. Called
+    /// before the first append.
+    pub(crate) fn begin_sequences_after(&self, number: u64) {
+        let mut state = self.0.state.borrow_mut();
+        state.next_sequence = state.next_sequence.max(number + 1);
+    }
+
     /// Releases a record whose effects are durable in place: replay need not return it any more.
     /// Must be called once only.
     pub(crate) fn release(&self, sequence: u64) {

@@ -15,6 +15,7 @@ use std::ops::Range;
 use stripewise_drive::{Buffer, Event};
 
 use crate::map::reserve;
+use crate::mutation::{self, Mutation};
 use crate::tuning::MapGrain;
 
 /// Size of a map page.
@@ -63,14 +64,16 @@ pub(crate) struct PageWrite {
 pub(crate) struct MapPages {
     volume_id: u128,
     grain: MapGrain,
+    /// Sequence number before the first of a new page.
+    first_sequence: u64,
     pages: RefCell<Vec<Page>>,
     /// Notified when the write of a page ends.
     pub changed: Event,
 }
 
 impl MapPages {
-    pub(super) fn new(volume_id: u128, grain: MapGrain) -> Self {
-        Self { volume_id, grain, pages: RefCell::default(), changed: Event::new() }
+    pub(super) fn new(volume_id: u128, grain: MapGrain, first_sequence: u64) -> Self {
+        Self { volume_id, grain, first_sequence, pages: RefCell::default(), changed: Event::new() }
     }
 
     /// Number of pages for this many regions.
@@ -84,7 +87,8 @@ impl MapPages {
     }
 
     pub(super) fn resize(&self, regions: u64) {
-        let page = || Page { sequence: 0, version: 1, durable_version: 0, writing: false };
+        let sequence = self.first_sequence;
+        let page = || Page { sequence, version: 1, durable_version: 0, writing: false };
         self.pages.borrow_mut().resize_with(Self::needed(regions, self.grain) as usize, page);
     }
 
@@ -191,7 +195,9 @@ impl MapPages {
             && bytes[40..44] == checksum(&copy).to_le_bytes()
             && bytes[44..48] == self.grain.code().to_le_bytes();
         let sequence = u64::from_le_bytes(bytes[32..40].try_into().expect("eight bytes"));
-        (fits && sequence < MAX_SEQUENCE).then_some(sequence)
+        let is_truncated = mutation::is_chosen(Mutation::PageSequenceTruncated);
+        let known = if is_truncated { sequence & u64::from(u32::MAX) } else { sequence };
+        (fits && sequence < MAX_SEQUENCE).then_some(known)
     }
 
     /// Records the version of a page that was read from a member.
@@ -232,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_sequence_without_a_successor_is_damage() {
-        let pages = MapPages::new(0, MapGrain::default());
+        let pages = MapPages::new(0, MapGrain::default(), 0);
         for (sequence, is_read) in
             [(7, true), (MAX_SEQUENCE - 1, true), (MAX_SEQUENCE, false), (u64::MAX, false)]
         {

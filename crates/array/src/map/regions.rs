@@ -102,12 +102,13 @@ impl Regions {
     pub(crate) fn new(
         shape: RegionShape,
         grain: MapGrain,
+        first_sequence: u64,
         volume_id: u128,
         regions: u64,
     ) -> Result<Self, TryReserveError> {
         let map = Self {
             shape,
-            pages: MapPages::new(volume_id, grain),
+            pages: MapPages::new(volume_id, grain, first_sequence),
             intents: WriteIntents::new(grain),
             regions_per_chunk: grain.regions_per_chunk,
             states: RefCell::default(),
@@ -459,7 +460,7 @@ impl Regions {
             region_data_bytes: REGION_BYTES,
         };
         let grain = MapGrain::default();
-        let map = Self::new(shape, grain, 0, grain.regions_per_page + 100).expect("a little memory");
+        let map = Self::new(shape, grain, 0, 0, grain.regions_per_page + 100).expect("a little memory");
         let page = with_corrected_header(bytes);
         let Some(sequence) = map.pages.check(1, &page) else { return false };
         map.load_page(1, sequence, &page);
@@ -512,7 +513,7 @@ mod tests {
     #[test]
     fn write_during_a_flush_is_not_counted_as_flushed() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
-        let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
+        let regions = Regions::new(shape, MapGrain::default(), 0, 1, 2).expect("a little memory");
         (0..2).for_each(|region| write_all(&regions, region));
         let flushed = regions.take_fresh();
         regions.mark_unwritten(0);
@@ -528,7 +529,7 @@ mod tests {
     #[test]
     fn failed_page_write_retries_the_same_slot() {
         let shape = RegionShape { stripes_per_region: 2, region_data_bytes: 8192, member_region_bytes: 4096 };
-        let regions = Regions::new(shape, MapGrain::default(), 1, 2).expect("a little memory");
+        let regions = Regions::new(shape, MapGrain::default(), 0, 1, 2).expect("a little memory");
         let buffers = BufferPool::new(0);
         let write = |durable: bool| {
             let page = regions.begin_page(0, &buffers).expect("no other write is in flight");

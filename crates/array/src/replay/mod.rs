@@ -203,6 +203,7 @@ fn set_limits(array: &Inner, journal: &Journal) {
     }
     let tuning = &array.options.tuning;
     journal.set_batch_limits(tuning.journal_batch_bytes, tuning.journal_batch_notes);
+    journal.begin_sequences_after(tuning.first_number);
 }
 
 impl Inner {

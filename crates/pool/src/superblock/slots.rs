@@ -6,6 +6,8 @@
 //! drives that grew or shrank, other versions, leftovers of other pools, plain rubbish. Memory:
 //! what the entries hold, at most a slot (64 MiB), and a window for each end.
 
+use std::cmp::Reverse;
+
 use futures_util::future::{join, join_all};
 use stripewise_drive::{Buffer, Cause, Context, Drive, DriveError, DriveErrorKind, IoRequest, TimedOut};
 
@@ -18,6 +20,7 @@ use crate::superblock::entries::{
 };
 use crate::{BLOCK_BYTES, MIB};
 use stripewise_array::MemberOptions;
+use stripewise_array::mutation::{self, Mutation};
 
 /// Read at once where entries follow one another.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -186,7 +189,11 @@ pub(crate) async fn read_superblock(drive: &dyn Drive) -> Result<Content, DriveE
             slots.extend(SlotReader::open(drive, header, slot).await);
         }
     }
-    slots.sort_by_key(|slot| std::cmp::Reverse(slot.checkpoint.generation));
+    let is_truncated = mutation::is_chosen(Mutation::GenerationTruncated);
+    slots.sort_by_key(|slot| {
+        let generation = slot.checkpoint.generation;
+        Reverse(if is_truncated { generation & u64::from(u32::MAX) } else { generation })
+    });
     for mut slot in slots {
         let Some((manifest, whole)) = slot.read().await else { continue };
         let places = slot_places(slot.header.capacity_bytes, slot.slot);

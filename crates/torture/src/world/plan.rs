@@ -186,6 +186,9 @@ impl Plan {
         if options.drawn == Drawn::Now && options.focus.is_none() {
             self.settings.shards = 1 + SplitMix64::new(seed ^ 0x7368_6172_6473).below(3) as usize;
         }
+        if options.drawn == Drawn::Now {
+            self.settings.tuning.first_number = draw_first_number(seed);
+        }
         self
     }
 }
@@ -250,6 +253,17 @@ fn draw_tuning(seed: u64, options: &Options) -> Tuning {
     };
     let rebuild_batch_bytes = count(256, 1, 4) * MIB;
     Tuning { map_grain, rebuild_batch_bytes, ..tuning }
+}
+
+/// Number after which counters start: in three of ten seeds a few below 2³², so that they pass it
+/// within a run, some in the first life and some in a later one.
+fn draw_first_number(seed: u64) -> u64 {
+    let random = &mut SplitMix64::new(seed ^ 0x6e75_6d62_6572);
+    if random.chance(0.7) {
+        return 0;
+    }
+    let most = [2, 8, 32, 128][random.below(4) as usize];
+    (1 << 32) - 1 - random.below(most)
 }
 
 /// A number of a span.

@@ -115,6 +115,8 @@ found! {
     record_without_reserve: RecordWithoutReserve,
     losses_need_no_record: LossesNeedNoRecord,
     plan_copies_record: PlanCopiesRecord,
+    page_sequence_truncated: PageSequenceTruncated,
+    generation_truncated: GenerationTruncated,
 }
 
 #[test]

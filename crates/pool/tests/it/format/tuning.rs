@@ -43,6 +43,7 @@ const SMALL: Tuning = Tuning {
     convert_piece_bytes: 1,
     convert_unrecorded_bytes: 1,
     convert_record_ns: 1,
+    first_number: (1 << 32) - 3,
 };
 
 fn with(tuning: Tuning) -> PoolOptions {
