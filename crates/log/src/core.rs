@@ -15,6 +15,7 @@ use crate::options::Limits;
 use crate::plan::Plan;
 use crate::readers::Readers;
 use crate::roots::RootStore;
+use crate::roots::codec::RebuildMark;
 use crate::shape::Segments;
 use crate::staging::Staging;
 use crate::summary::Kind;
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     /// Turn to seal a survivors' segment.
     pub(crate) survivor_turn: Semaphore,
     pub(crate) flush_turn: Semaphore,
+    /// Turn to read all segments: one rebuild or scrub at a time.
+    pub(crate) pass_turn: Semaphore,
 }
 
 /// A sealed segment that is being written.
@@ -122,6 +125,8 @@ pub(crate) struct State {
     /// Segments retired by the running commit.
     pub(crate) retired: usize,
     pub(crate) wanted: Wanted,
+    /// Progress of an unfinished rebuild.
+    pub(crate) rebuild: Option<RebuildMark>,
     /// Full merges begun.
     pub(crate) full_merges_begun: u64,
     /// Full merges done.

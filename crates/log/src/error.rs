@@ -43,6 +43,12 @@ pub enum LogError {
     /// More drives failed than the layout tolerates.
     #[error("{0}")]
     Drive(#[from] DriveError),
+    /// A member that is being filled does not take writes.
+    #[error("the rebuild of member {member} ended: its drive refused a write")]
+    RebuildRefused {
+        /// The member.
+        member: usize,
+    },
     /// The roots could not be recorded.
     #[error("the log's roots could not be recorded: {0}")]
     Roots(String),

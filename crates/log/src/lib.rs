@@ -9,7 +9,8 @@
 //! `map/` (table, runs, merging), [`usage`] and [`plan`] (segments in use, segments to be
 //! written), [`staging`] (flushes), `drives/` (writing with parity, reading with repair),
 //! `roots/`, then `core` (the state) and `steps/`, one file per step: write, seal, flush, read,
-//! commit, spill, clean, recover.
+//! commit, spill, clean, rebuild, scrub,
+//! recover.
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -38,3 +39,5 @@ pub use options::LogOptions;
 pub use roots::slots::{FoundRoots, SlotRoots};
 pub use roots::{LocalFuture, RootStore};
 pub use shape::{BLOCK_BYTES, LogSpace};
+pub use steps::rebuild::{LogProgress, LogRebuildReport};
+pub use steps::scrub::LogScrubReport;

@@ -26,7 +26,9 @@ use crate::steps::clean::{self, seal_survivors};
 use crate::steps::commit::commit;
 use crate::steps::flush::flush;
 use crate::steps::read::read;
+use crate::steps::rebuild::{LogProgress, LogRebuildReport, rebuild};
 use crate::steps::recover::{apply_staged, recover};
+use crate::steps::scrub::{LogScrubReport, scrub};
 use crate::steps::spill;
 use crate::steps::write::{discard, seal_open, write};
 use crate::summary::Kind;
@@ -123,6 +125,7 @@ impl Log {
             spills: 0,
             retired: 0,
             wanted: Wanted::default(),
+            rebuild: None,
             full_merges_begun: 0,
             full_merges: 0,
             gain_ns: 0.0,
@@ -148,6 +151,7 @@ impl Log {
             seal_turn: Semaphore::new(1),
             survivor_turn: Semaphore::new(1),
             flush_turn: Semaphore::new(1),
+            pass_turn: Semaphore::new(1),
         };
         Ok(Self { core: Rc::new(core) })
     }
@@ -220,6 +224,24 @@ impl Log {
         core.work.notify_all();
         core.progress.notify_all();
         Ok(())
+    }
+
+    /// Fills a member that misses writes with its strips of all segments in use, while clients go
+    /// on, and counts it as present once it has everything. Dropped, or interrupted by a crash, it
+    /// goes on from where the roots say the next time that it is called for the same `identity` of
+    /// the member's contents.
+    pub async fn rebuild(
+        &self,
+        member: usize,
+        identity: u64,
+        progress: &dyn Fn(LogProgress),
+    ) -> Result<LogRebuildReport, LogError> {
+        rebuild(&self.core, member, identity, progress).await
+    }
+
+    /// Reads all segments in use, compares them with their checksums and parity, and mends them.
+    pub async fn scrub(&self, progress: &dyn Fn(LogProgress)) -> Result<LogScrubReport, LogError> {
+        scrub(&self.core, progress).await
     }
 
     /// Members that miss writes.

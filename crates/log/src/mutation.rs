@@ -20,6 +20,14 @@ pub enum Mutation {
     TornSegmentCounts,
     /// A segment counts as durable once it is written, without a flush of the drives.
     FlushWithoutDrives,
+    /// A member counts as present when its rebuild begins.
+    UnfinishedMemberBelieved,
+    /// Segments that are written during a rebuild do not go to the member that is being filled.
+    NewSegmentsNotFilled,
+    /// A rebuild that goes on believes that the member has the newest use of each segment.
+    FilledWhateverTheUse,
+    /// A scrub does not compare parity.
+    ScrubForgetsParity,
 }
 
 impl Mutation {
@@ -32,6 +40,10 @@ impl Mutation {
         Self::FlushWithoutStaging,
         Self::TornSegmentCounts,
         Self::FlushWithoutDrives,
+        Self::UnfinishedMemberBelieved,
+        Self::NewSegmentsNotFilled,
+        Self::FilledWhateverTheUse,
+        Self::ScrubForgetsParity,
     ];
 }
 

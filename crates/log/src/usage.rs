@@ -167,8 +167,8 @@ impl Usage {
     }
 
     /// Marks the segments of a run that was replaced.
-    pub(crate) fn run_replaced(&mut self, segments: &[u32]) {
-        for &segment in segments {
+    pub(crate) fn run_replaced(&mut self, segments: &[(u64, u32)]) {
+        for &(_, segment) in segments {
             self.segments[segment as usize].content = Content::OldMap;
         }
     }

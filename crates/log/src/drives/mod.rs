@@ -5,7 +5,9 @@
 //! write fails. Reading ([`read`]) reconstructs blocks that cannot be read or do not match their
 //! checksum.
 
+pub(crate) mod fill;
 mod read;
+pub(crate) mod units;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,6 +19,7 @@ use stripewise_drive::{
 };
 use stripewise_layout::MemberSet;
 
+use crate::drives::fill::Filling;
 use crate::error::LogError;
 use crate::mutation::{Mutation, is_chosen};
 use crate::roots::RootStore;
@@ -38,6 +41,7 @@ pub(crate) struct Drives {
     pub(crate) segments: Segments,
     members: Vec<Rc<Member>>,
     missing: Cell<MemberSet>,
+    filling: Filling,
     roots: Rc<dyn RootStore>,
     pub(crate) counters: Cell<DriveCounters>,
 }
@@ -51,7 +55,7 @@ impl Drives {
         roots: Rc<dyn RootStore>,
     ) -> Self {
         let (missing, counters) = (Cell::new(missing), Cell::default());
-        Self { buffers, segments, members, missing, roots, counters }
+        Self { buffers, segments, members, missing, filling: Filling::default(), roots, counters }
     }
 
     /// Members that miss writes.
@@ -83,10 +87,9 @@ impl Drives {
         class: Class,
     ) -> Result<(), LogError> {
         let parity = self.parity(data);
-        let missing = self.missing.get();
         let mut sent = Vec::new();
         for (member, pieces) in self.pieces(segment, data, &parity).into_iter().enumerate() {
-            if missing.contains(member) {
+            if !self.gets_segments(member) {
                 continue;
             }
             for request in requests(self.segments.base_bytes, pieces) {
@@ -97,11 +100,11 @@ impl Drives {
         for (member, answer) in sent {
             refused.extend(answer.await.err().map(|error| (member, error)));
         }
-        self.exclude(refused).await
+        self.exclude(self.without_filling(refused)).await
     }
 
     /// Parity of each stripe in turn.
-    fn parity(&self, data: &Buffer) -> Vec<Buffer> {
+    pub(crate) fn parity(&self, data: &Buffer) -> Vec<Buffer> {
         let geometry = &self.segments.geometry;
         let (units, parity_units) = (geometry.data_units(), geometry.parity_units());
         let strip = geometry.interleave_bytes() as usize;

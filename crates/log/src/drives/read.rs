@@ -55,8 +55,17 @@ impl Drives {
 
     /// Reads blocks of a segment without looking at them; those that cannot be read are zeros.
     pub(crate) async fn read_raw(&self, place: u64, count: u64, class: Class) -> Buffer {
-        let data = self.read_present(place, count, class).await;
-        data.unwrap_or_else(|_| self.buffers.allocate_zeroed((count * BLOCK_BYTES) as usize))
+        if let Ok(data) = self.read_present(place, count, class).await {
+            return data;
+        }
+        let data = self.buffers.allocate_zeroed((count * BLOCK_BYTES) as usize);
+        for index in 0..count {
+            if let Ok(block) = self.read_present(place + index, 1, class).await {
+                let start = (index * BLOCK_BYTES) as usize;
+                data.slice(start..start + block.len()).copy_from(&block);
+            }
+        }
+        data
     }
 
     /// Reads from the members that are present.
@@ -234,7 +243,7 @@ impl Drives {
         wanted
     }
 
-    fn note(&self, member: usize, error: &DriveError) {
+    pub(super) fn note(&self, member: usize, error: &DriveError) {
         let spare = self.missing().len() < self.segments.geometry.fault_tolerance();
         self.members[member].note_read_error(error, spare);
     }

@@ -29,14 +29,15 @@ pub(crate) struct RunRoot {
     pub(crate) pages: u64,
     /// CRC-32C of each page of fences.
     pub(crate) fence_crcs: Vec<u32>,
-    /// Segments, in the order of the pages.
-    pub(crate) segments: Vec<u32>,
+    /// Segments with their sequences, in the order of the pages.
+    pub(crate) segments: Vec<(u64, u32)>,
 }
 
 impl RunRoot {
     /// Place of a page; pages of fences follow those of entries.
     pub(crate) fn place(&self, segments: &Segments, page: u64) -> u64 {
-        segments.place(self.segments[(page / segments.payload) as usize], page % segments.payload)
+        let (_, segment) = self.segments[(page / segments.payload) as usize];
+        segments.place(segment, page % segments.payload)
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Roots {
     pub(crate) recent: Vec<(u64, u32)>,
     /// Entries of recent segments up to this sequence belong to a table that is being spilled.
     pub(crate) frozen_through: u64,
+    /// Member that is being filled.
+    pub(crate) rebuild: Option<RebuildMark>,
     /// Runs, newest first.
     pub(crate) runs: Vec<RunRoot>,
     /// Segments of data: number and use.
@@ -42,6 +44,18 @@ pub(crate) struct DataRoot {
     pub(crate) live: u32,
     pub(crate) survived: u8,
     pub(crate) has_holes: bool,
+}
+
+/// Progress of a rebuild: what a member that is being filled has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RebuildMark {
+    pub(crate) member: usize,
+    /// Identity of what is filled; another one starts from the beginning.
+    pub(crate) identity: u64,
+    /// The member has the segments below this one, ...
+    pub(crate) below: u32,
+    /// ... in uses whose sequences are before this one.
+    pub(crate) before: u64,
 }
 
 impl DataRoot {
@@ -73,12 +87,20 @@ impl Roots {
         self.plan.iter().for_each(|&segment| put(u64::from(segment)));
         put(self.recent.len() as u64);
         self.recent.iter().flat_map(|&(sequence, segment)| [sequence, u64::from(segment)]).for_each(&mut put);
+        let marks = self.rebuild.iter();
+        put(marks.len() as u64);
+        marks
+            .flat_map(|mark| [mark.member as u64, mark.identity, u64::from(mark.below), mark.before])
+            .for_each(&mut put);
         put(self.runs.len() as u64);
         for run in &self.runs {
             [run.id, run.entries, run.pages, run.fence_crcs.len() as u64].into_iter().for_each(&mut put);
             run.fence_crcs.iter().for_each(|&crc| put(u64::from(crc)));
             put(run.segments.len() as u64);
-            run.segments.iter().for_each(|&segment| put(u64::from(segment)));
+            run.segments
+                .iter()
+                .flat_map(|&(sequence, segment)| [sequence, u64::from(segment)])
+                .for_each(&mut put);
         }
         put(self.data.len() as u64);
         for (segment, data) in &self.data {
@@ -119,13 +141,17 @@ impl Roots {
             roots.recent.push((next()?, short(next()?)?));
         }
         for _ in 0..counted(next()?)? {
+            let (member, identity) = (next()? as usize, next()?);
+            roots.rebuild = Some(RebuildMark { member, identity, below: short(next()?)?, before: next()? });
+        }
+        for _ in 0..counted(next()?)? {
             let (id, entries, pages) = (next()?, next()?, next()?);
             let mut run = RunRoot { id, entries, pages, ..RunRoot::default() };
             for _ in 0..counted(next()?)? {
                 run.fence_crcs.push(short(next()?)?);
             }
             for _ in 0..counted(next()?)? {
-                run.segments.push(short(next()?)?);
+                run.segments.push((next()?, short(next()?)?));
             }
             roots.runs.push(run);
         }
@@ -144,7 +170,7 @@ impl Roots {
 
     /// True if every segment that the roots name exists.
     pub(crate) fn names_only_segments_below(&self, count: u32) -> bool {
-        let of_runs = self.runs.iter().flat_map(|run| run.segments.iter());
+        let of_runs = self.runs.iter().flat_map(|run| &run.segments).map(|(_, segment)| segment);
         let recent = self.recent.iter().map(|(_, segment)| segment);
         let data = self.data.iter().map(|(segment, _)| segment);
         self.plan.iter().chain(of_runs).chain(recent).chain(data).all(|&segment| segment < count)
@@ -157,7 +183,8 @@ mod tests {
 
     #[test]
     fn roots_survive_encoding_and_cuts_are_refused() {
-        let run = RunRoot { id: 4, entries: 9, pages: 2, fence_crcs: vec![7], segments: vec![8, 9] };
+        let run =
+            RunRoot { id: 4, entries: 9, pages: 2, fence_crcs: vec![7], segments: vec![(3, 8), (4, 9)] };
         let data = DataRoot { sequence: 77, live: 5, survived: 2, has_holes: true };
         let roots = Roots {
             volume: 1,
@@ -170,6 +197,7 @@ mod tests {
             plan: vec![1, 2, 3],
             recent: vec![(4, 5), (6, 7)],
             frozen_through: 5,
+            rebuild: Some(RebuildMark { member: 1, identity: 2, below: 3, before: 4 }),
             runs: vec![run.clone(), RunRoot::default()],
             data: vec![(11, data)],
         };

@@ -21,4 +21,7 @@ pub trait RootStore {
 
     /// Records that these members miss writes from now on.
     fn exclude(&self, missing: MemberSet) -> LocalFuture<'_, Result<(), String>>;
+
+    /// Records that a member misses nothing any more. Takes effect after what was asked for before.
+    fn include(&self, member: usize) -> LocalFuture<'_, Result<(), String>>;
 }

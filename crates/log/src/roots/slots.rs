@@ -166,4 +166,14 @@ impl RootStore for SlotRoots {
             self.write().await
         })
     }
+
+    fn include(&self, member: usize) -> LocalFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            let _turn = self.turn.acquire(1).await;
+            let mut missing = self.missing.get();
+            missing.remove(member);
+            self.missing.set(missing);
+            self.write().await
+        })
+    }
 }

@@ -72,6 +72,7 @@ fn capture(core: &Core, state: &State) -> Roots {
         plan: state.plan.segments().collect(),
         recent: state.recent.clone(),
         frozen_through: state.frozen_through,
+        rebuild: state.rebuild,
         runs: state.map.runs.iter().map(|run| run.root.clone()).collect(),
         data: state.usage.iter().filter_map(|(segment, used)| Some((segment, DataRoot::of(used)?))).collect(),
     }

@@ -28,8 +28,9 @@ use crate::staging::{FoundRecord, Staging, find_records};
 use crate::steps::commit::commit;
 use crate::steps::read::read_summary;
 use crate::steps::seal::apply;
+use crate::steps::whole::{Whole, read_whole};
 use crate::steps::write::{discard, seal_open, write};
-use crate::summary::{Kind, Summary, UNUSED, crc32c};
+use crate::summary::{Kind, Summary};
 use crate::usage::{Content, Use};
 
 /// Steps 1 to 3. The roots were decoded and checked; no task in the background runs yet. Returns
@@ -64,8 +65,8 @@ async fn load_roots(core: &Core, roots: &Roots) -> Result<(), LogError> {
     }
     let state = &mut *core.state.borrow_mut();
     for run in &runs {
-        for &segment in &run.root.segments {
-            state.usage.sealed(segment, Content::Map, 0);
+        for &(sequence, segment) in &run.root.segments {
+            state.usage.sealed(segment, Content::Map, sequence);
         }
     }
     for (segment, data) in &roots.data {
@@ -74,6 +75,7 @@ async fn load_roots(core: &Core, roots: &Roots) -> Result<(), LogError> {
         state.usage.add_live(*segment, data.live);
     }
     state.map.runs = runs;
+    state.rebuild = roots.rebuild;
     state.epoch = roots.epoch;
     state.next_run = roots.next_run;
     Ok(())
@@ -113,7 +115,7 @@ fn replay_recent(core: &Core, state: &mut State, roots: &Roots, summary: &Summar
 async fn roll_forward(core: &Core, roots: &Roots) -> Result<u64, LogError> {
     let mut staged_through = roots.staged_through;
     for (sequence, &segment) in (roots.next_sequence..).zip(&roots.plan) {
-        let Some((summary, data)) = whole_segment(core, sequence, segment).await? else { break };
+        let Some(Whole { summary, data, .. }) = whole_segment(core, sequence, segment).await? else { break };
         core.drives.write_segment(segment, &data, Class::Foreground).await?;
         if summary.kind == Kind::Map {
             continue;
@@ -130,47 +132,10 @@ async fn roll_forward(core: &Core, roots: &Roots) -> Result<u64, LogError> {
 }
 
 /// A segment with its data, if it is whole and of this sequence.
-async fn whole_segment(
-    core: &Core,
-    sequence: u64,
-    segment: u32,
-) -> Result<Option<(Summary, Buffer)>, LogError> {
-    let place = core.segments.place(segment, core.segments.payload);
-    let is_right = |bytes: &[u8]| {
-        Summary::decode(bytes).is_some_and(|found| {
-            let is_expected = found.sequence == sequence || is_chosen(Mutation::OlderUseOfSegment);
-            found.volume == core.identity.volume && is_expected
-        })
-    };
-    let count = core.segments.summary_blocks();
-    let found = match core.drives.read_if(place, count, Class::Foreground, is_right).await {
-        Ok(bytes) => bytes,
-        Err(LogError::Lost { .. }) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let Some(summary) = found.with(Summary::decode).flatten() else { return Ok(None) };
-    if summary.slots.len() as u64 > core.segments.payload || summary.kind == Kind::Staged {
-        return Ok(None);
-    }
-    let data =
-        core.drives.read_raw(core.segments.place(segment, 0), core.segments.blocks, Class::Foreground).await;
-    let block = BLOCK_BYTES as usize;
-    let payload = core.segments.payload as usize * block;
-    data.slice(payload..data.len()).copy_from(&found);
-    for (number, slot) in summary.slots.iter().enumerate().filter(|(_, slot)| slot.lba != UNUSED) {
-        let own = data.slice(number * block..(number + 1) * block);
-        if own.with(crc32c).is_none_or(|crc| crc == slot.crc) {
-            continue;
-        }
-        let place = core.segments.place(segment, number as u64);
-        match core.drives.read(place, &[slot.crc], Class::Foreground).await {
-            Ok(bytes) => own.copy_from(&bytes),
-            Err(LogError::Lost { .. }) if is_chosen(Mutation::TornSegmentCounts) => {}
-            Err(LogError::Lost { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(Some((summary, data)))
+async fn whole_segment(core: &Core, sequence: u64, segment: u32) -> Result<Option<Whole>, LogError> {
+    let is_expected = |found: &Summary| found.sequence == sequence || is_chosen(Mutation::OlderUseOfSegment);
+    let whole = read_whole(core, segment, is_expected, Class::Foreground).await?;
+    Ok(whole.filter(|whole| whole.lost.is_empty() || is_chosen(Mutation::TornSegmentCounts)))
 }
 
 /// Step 4: writes the staged blocks that no segment has, and makes them durable in segments.

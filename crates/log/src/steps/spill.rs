@@ -216,7 +216,7 @@ impl<'a> RunWriter<'a> {
         };
         let payload = self.core.segments.payload as usize * BLOCK_BYTES as usize;
         data.slice(payload..data.len()).with_mut(|to| summary.encode(to));
-        self.run.root.segments.push(segment);
+        self.run.root.segments.push((sequence, segment));
         let state = &mut *self.core.state.borrow_mut();
         state.usage.sealed(segment, Content::Map, sequence);
         state.figures.map_blocks += summary.slots.len() as u64;

@@ -144,6 +144,10 @@ impl RootStore for StuckRoots {
     fn exclude(&self, missing: MemberSet) -> LocalFuture<'_, Result<(), String>> {
         self.slots.exclude(missing)
     }
+
+    fn include(&self, member: usize) -> LocalFuture<'_, Result<(), String>> {
+        self.slots.include(member)
+    }
 }
 
 /// Forced writes, until one waits for a commit that does not end; then power is cut.

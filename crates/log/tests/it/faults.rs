@@ -10,14 +10,15 @@ use stripewise_runtime::VirtualExecutor;
 use crate::kit::Setup;
 use crate::kit::history::History;
 
-const REDUNDANT: [(&str, usize); 5] = [("raid5", 4), ("raid6", 5), ("raid7", 6), ("raid1", 2), ("raid10", 4)];
+pub const REDUNDANT: [(&str, usize); 5] =
+    [("raid5", 4), ("raid6", 5), ("raid7", 6), ("raid1", 2), ("raid10", 4)];
 
-fn memory(setup: &Setup) -> Vec<Rc<MemoryDrive>> {
+pub fn memory(setup: &Setup) -> Vec<Rc<MemoryDrive>> {
     (0..setup.shape.width).map(|_| MemoryDrive::new("memory", setup.drive_bytes())).collect()
 }
 
 /// Flips a bit in every 13th block of a drive, the first 256 KiB excepted.
-fn rot(drive: &MemoryDrive, random: &mut SplitMix64) {
+pub fn rot(drive: &MemoryDrive, random: &mut SplitMix64) {
     let blocks = drive.info().capacity_bytes / 4096;
     for block in (64..blocks).filter(|block| block % 13 == 5) {
         let at = block * 4096 + random.below(4096);

@@ -11,4 +11,6 @@ mod kit;
 mod model_check;
 #[cfg(debug_assertions)]
 mod mutations;
+mod rebuild;
+mod scrub;
 mod space;

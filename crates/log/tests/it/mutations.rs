@@ -17,6 +17,22 @@ fn is_found(mutation: Mutation) {
     assert!(found.is_some(), "{mutation:?} went unnoticed in {LIVES} lives");
 }
 
+fn is_found_in_a_rebuild(mutation: Mutation) {
+    choose(Some(mutation));
+    let life = crate::rebuild::life;
+    let found = (1..=LIVES).find(|&seed| catch_unwind(AssertUnwindSafe(|| life(seed))).is_err());
+    choose(None);
+    assert!(found.is_some(), "{mutation:?} went unnoticed in {LIVES} rebuilds");
+}
+
+test_cases! {
+    broken_rule_is_found_in_a_rebuild = is_found_in_a_rebuild {
+        unfinished_member_believed: super::Mutation::UnfinishedMemberBelieved,
+        new_segments_not_filled: super::Mutation::NewSegmentsNotFilled,
+        filled_whatever_the_use: super::Mutation::FilledWhateverTheUse,
+    }
+}
+
 test_cases! {
     broken_rule_is_found_in_a_life = is_found {
         live_block_cleaned_away: super::Mutation::LiveBlockCleanedAway,
@@ -39,6 +55,14 @@ fn forgotten_dead_lists_are_found_when_full() {
 fn early_reuse_loses_forced_writes() {
     choose(Some(Mutation::ReuseBeforeRoots));
     let lost = catch_unwind(crate::crash::forced_writes_wait_for_the_roots);
+    choose(None);
+    assert!(lost.is_err());
+}
+
+#[test]
+fn forgotten_parity_is_found_after_a_scrub() {
+    choose(Some(Mutation::ScrubForgetsParity));
+    let lost = catch_unwind(crate::scrub::rot_of_data_and_parity_is_mended);
     choose(None);
     assert!(lost.is_err());
 }

@@ -10,6 +10,7 @@ use stripewise_array::{Member, MemberOptions};
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
 use stripewise_layout::{LayoutSpec, MemberSet, Shape};
 use stripewise_log::{Log, LogError, LogInit, LogOptions, LogSpace, RootStore, SlotRoots};
+use stripewise_runtime::VirtualExecutor;
 
 /// Bytes of a slot of the roots.
 const SLOT_BYTES: u64 = 64 << 10;
@@ -22,6 +23,11 @@ pub struct Setup {
     pub options: LogOptions,
     /// Size of the volume as a share of the data that clients may store.
     pub fill: f64,
+}
+
+/// Drives in memory as the log takes them.
+pub fn dynamic(drives: &[Rc<MemoryDrive>]) -> Vec<Rc<dyn Drive>> {
+    drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect()
 }
 
 pub fn shape(level: &str, width: usize, interleave_bytes: u64) -> Shape {
@@ -96,6 +102,20 @@ impl Setup {
         let found = roots.load(absent).await;
         init.missing = found.missing;
         Log::open(context, &BufferPool::new(8 << 20), init, &found.roots, self.options).await
+    }
+
+    /// Records that a member misses everything: its drive is another one.
+    pub async fn record_missing_in(&self, context: &Context, drives: &[Rc<dyn Drive>], member: usize) {
+        let missing = [member].into_iter().collect();
+        let (_, roots) = self.init(context, drives, missing);
+        roots.load(missing).await;
+        roots.exclude(missing).await.expect("recorded");
+    }
+
+    /// The same, while nothing else runs.
+    pub fn record_missing(&self, drives: &[Rc<dyn Drive>], member: usize) {
+        let executor = VirtualExecutor::new();
+        executor.block_on(self.record_missing_in(&executor.context(), drives, member));
     }
 
     fn init(

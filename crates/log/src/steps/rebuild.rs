@@ -1,0 +1,151 @@
+//! Rebuild: a member that misses writes gets its strips of all segments in use.
+//!
+//! Segments that hold data or map pages are read in the order of their places, each block verified,
+//! and the member's strips are written. Segments that are written in the meantime go to the member
+//! directly, so none is visited twice. Free and planned segments need nothing.
+//!
+//! The member counts as missing until the roots need nothing that it lacks and the record says that
+//! it is complete. Interrupted at any write, a rebuild goes on where the roots say the member was
+//! filled to; segments used again since then are filled again.
+//!
+//! Faults expected: blocks that cannot be reconstructed (counted; they read as lost from the new
+//! member, too), and a new member that refuses writes (the rebuild ends, the log goes on).
+
+use std::rc::Rc;
+
+use stripewise_array::Class;
+
+use crate::core::Core;
+use crate::drives::fill::FillingMember;
+use crate::error::LogError;
+use crate::mutation::{Mutation, is_chosen};
+use crate::roots::codec::RebuildMark;
+use crate::steps::commit::commit;
+use crate::steps::whole::{hold, read_whole};
+use crate::steps::write::seal_open;
+use crate::summary::Summary;
+
+/// Segments that are filled between two marks.
+const MARK_SEGMENTS: u32 = 16;
+
+/// Progress of a rebuild or a scrub.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogProgress {
+    /// Segments passed.
+    pub segments: u32,
+    /// Segments of the log.
+    pub of_segments: u32,
+}
+
+/// Outcome of a rebuild.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogRebuildReport {
+    /// Segments whose strips were reconstructed.
+    pub filled_segments: u64,
+    /// Segments that the member had from an interrupted rebuild.
+    pub skipped_segments: u64,
+    /// Blocks that could not be reconstructed.
+    pub lost_blocks: u64,
+}
+
+/// Fills a missing member and counts it as present.
+pub(crate) async fn rebuild(
+    core: &Rc<Core>,
+    member: usize,
+    identity: u64,
+    progress: &dyn Fn(LogProgress),
+) -> Result<LogRebuildReport, LogError> {
+    let _turn = core.pass_turn.acquire(1).await;
+    core.check()?;
+    let mut report = LogRebuildReport::default();
+    if !core.drives.missing().contains(member) {
+        return Ok(report);
+    }
+    let filling = core.drives.begin_filling(member);
+    if is_chosen(Mutation::UnfinishedMemberBelieved) {
+        core.drives.include(filling).await?;
+        return Ok(report);
+    }
+    let earlier =
+        core.state.borrow().rebuild.filter(|mark| (mark.member, mark.identity) == (member, identity));
+    let begun = RebuildMark { member, identity, below: 0, before: 0 };
+    core.state.borrow_mut().rebuild = Some(earlier.unwrap_or(begun));
+    let of_segments = core.segments.count;
+    for segment in 0..of_segments {
+        let had = earlier.filter(|mark| segment < mark.below).map_or(0, |mark| match mark.before {
+            _ if is_chosen(Mutation::FilledWhateverTheUse) => u64::MAX,
+            before => before,
+        });
+        fill_segment(core, &filling, segment, had, &mut report).await?;
+        let segments = segment + 1;
+        if segments.is_multiple_of(MARK_SEGMENTS) || segments == of_segments {
+            mark(core, &filling, segments, earlier).await?;
+        }
+        progress(LogProgress { segments, of_segments });
+    }
+    complete(core, filling).await?;
+    Ok(report)
+}
+
+/// Writes the member's strips of a segment, unless it has those of all uses before `had`.
+async fn fill_segment(
+    core: &Core,
+    filling: &FillingMember<'_>,
+    segment: u32,
+    had: u64,
+    report: &mut LogRebuildReport,
+) -> Result<(), LogError> {
+    let Some(held) = hold(core, segment).await? else { return Ok(()) };
+    if held.sequence < had {
+        report.skipped_segments += 1;
+        return Ok(());
+    }
+    let is_expected = |found: &Summary| found.sequence == held.sequence;
+    let whole = read_whole(core, segment, is_expected, Class::Background).await?;
+    let data = match whole {
+        Some(whole) => {
+            report.lost_blocks += whole.lost.len() as u64;
+            whole.data
+        }
+        None => {
+            report.lost_blocks += core.segments.summary_blocks();
+            let place = core.segments.place(segment, 0);
+            core.drives.read_raw(place, core.segments.blocks, Class::Background).await
+        }
+    };
+    core.drives.fill(segment, &data, filling.member).await?;
+    report.filled_segments += 1;
+    Ok(())
+}
+
+/// Makes durable what the member has, so that the next roots say it.
+async fn mark(
+    core: &Core,
+    filling: &FillingMember<'_>,
+    below: u32,
+    earlier: Option<RebuildMark>,
+) -> Result<(), LogError> {
+    let before = core.state.borrow().plan.next_sequence();
+    core.when(|state| (state.written_before() >= before).then_some(())).await?;
+    core.drives.flush_member(filling.member).await?;
+    filling.check()?;
+    if earlier.is_none_or(|mark| below >= mark.below)
+        && let Some(mark) = &mut core.state.borrow_mut().rebuild
+    {
+        (mark.below, mark.before) = (below, before);
+    }
+    Ok(())
+}
+
+/// Counts the filled member as present.
+async fn complete(core: &Rc<Core>, filling: FillingMember<'_>) -> Result<(), LogError> {
+    // Records in the staging area have a copy less than with this member: none may be needed.
+    let _turn = core.flush_turn.acquire(1).await;
+    let number = core.state.borrow().open.number;
+    seal_open(core, number).await?;
+    // The new roots need no segment that was given up before it was filled.
+    commit(core).await?;
+    filling.check()?;
+    core.state.borrow_mut().rebuild = None;
+    core.drives.include(filling).await
+}
