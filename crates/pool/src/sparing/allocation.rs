@@ -96,7 +96,7 @@ pub(crate) fn allocate(
             let rows = end.min(run.end_row()) - row;
             if mutation::is_chosen(Mutation::PlanCopiesRecord) {
                 let columns = part.iter().flat_map(|part| part.rows.runs()).flat_map(|run| run.places.iter());
-                columns.for_each(|_| drop([(); 4].map(|()| manifest.clone())));
+                columns.for_each(|_| drop([(); 16].map(|()| manifest.clone())));
             }
             let places = run.places_of(row);
             let in_rows: Vec<u32> = places.iter().map(|place| place.drive).collect();
