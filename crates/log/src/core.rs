@@ -8,6 +8,7 @@ use stripewise_drive::{Buffer, Context, Event, Rounds, Semaphore};
 
 use crate::drives::Drives;
 use crate::error::LogError;
+use crate::heads::Heads;
 use crate::map::Map;
 use crate::map::cache::PageCache;
 use crate::open_segment::OpenSegment;
@@ -21,11 +22,10 @@ use crate::staging::Staging;
 use crate::summary::Kind;
 use crate::usage::Usage;
 
-/// Identity and size of a log.
+/// Identity of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) volume: u64,
-    pub(crate) capacity_blocks: u64,
 }
 
 /// An open log.
@@ -50,6 +50,8 @@ pub(crate) struct Core {
     /// Turn to seal a survivors' segment.
     pub(crate) survivor_turn: Semaphore,
     pub(crate) flush_turn: Semaphore,
+    /// Turn to change snapshots and heads.
+    pub(crate) snapshot_turn: Semaphore,
     /// Turn to read all segments: one rebuild or scrub at a time.
     pub(crate) pass_turn: Semaphore,
 }
@@ -114,7 +116,7 @@ pub(crate) struct State {
     pub(crate) staging: Staging,
     /// Last staging record whose blocks are in sealed segments.
     pub(crate) staged_through: u64,
-    pub(crate) epoch: u32,
+    pub(crate) heads: Heads,
     /// Sealed data segments whose entries are in no run.
     pub(crate) recent: Vec<(u64, u32)>,
     pub(crate) frozen_through: u64,
@@ -139,6 +141,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// True if blocks that the cleaner moves may be late.
+    pub(crate) fn has_late_survivors(&self) -> bool {
+        self.survivors.iter().any(OpenSegment::has_late)
+    }
+
     /// Segments that can be written before the next cleaning.
     pub(crate) fn available(&self) -> usize {
         self.plan.len() + self.usage.free_count() + self.usage.waiting_count() + self.retired

@@ -25,13 +25,42 @@ pub enum LogError {
         length_bytes: u64,
     },
     /// The space for clients is in use.
-    #[error("no space left: {live_blocks} of {limit_blocks} blocks are in use; discard data to free some")]
+    #[error(
+        "no space left: {live_blocks} of {limit_blocks} blocks are in use, those of {snapshots} snapshots \
+         included; discard data or delete snapshots to free some"
+    )]
     NoSpace {
         /// Blocks in use.
         live_blocks: u64,
         /// Blocks that clients may use.
         limit_blocks: u64,
+        /// Snapshots, whose blocks count.
+        snapshots: usize,
     },
+    /// A snapshot of this name does not exist.
+    #[error("there is no snapshot `{name}`")]
+    NoSuchSnapshot {
+        /// The name.
+        name: String,
+    },
+    /// A snapshot of this name exists.
+    #[error("there is a snapshot `{name}` already")]
+    SnapshotExists {
+        /// The name.
+        name: String,
+    },
+    /// Not a name for a snapshot.
+    #[error("`{name}` is not a name for a snapshot: it must have 1 to 128 bytes")]
+    SnapshotName {
+        /// The name.
+        name: String,
+    },
+    /// No more snapshots or clones can be numbered.
+    #[error("the log has as many snapshots and clones as it can number")]
+    TooManySnapshots,
+    /// The clone was deleted.
+    #[error("the clone was deleted")]
+    NoSuchClone,
     /// More has failed than the layout can make up for.
     #[error("block {place} of the log is lost: {why}")]
     Lost {

@@ -10,7 +10,7 @@
 //! written), [`staging`] (flushes), `drives/` (writing with parity, reading with repair),
 //! `roots/`, then `core` (the state) and `steps/`, one file per step: write, seal, flush, read,
 //! commit, spill, clean, rebuild, scrub,
-//! recover.
+//! snapshot, diff, recover.
 
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -18,6 +18,7 @@
 mod core;
 mod drives;
 mod error;
+mod heads;
 mod log;
 mod map;
 pub mod mutation;
@@ -27,6 +28,7 @@ mod plan;
 mod readers;
 mod roots;
 mod shape;
+mod snapshots;
 mod staging;
 mod steps;
 mod summary;
@@ -39,5 +41,7 @@ pub use options::LogOptions;
 pub use roots::slots::{FoundRoots, SlotRoots};
 pub use roots::{LocalFuture, RootStore};
 pub use shape::{BLOCK_BYTES, LogSpace};
+pub use snapshots::LogSnapshot;
+pub use steps::diff::{LogChange, LogChanges};
 pub use steps::rebuild::{LogProgress, LogRebuildReport};
 pub use steps::scrub::LogScrubReport;

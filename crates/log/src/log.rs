@@ -11,6 +11,7 @@ use stripewise_layout::MemberSet;
 use crate::core::{Core, Identity, LogFigures, State, Wanted};
 use crate::drives::Drives;
 use crate::error::LogError;
+use crate::heads::Heads;
 use crate::map::Map;
 use crate::map::cache::PageCache;
 use crate::open_segment::OpenSegment;
@@ -47,10 +48,12 @@ pub struct LogInit {
     pub roots: Rc<dyn RootStore>,
 }
 
-/// A log volume. Clones share it.
+/// A volume of a log. Copies of the handle share it.
 #[derive(Clone)]
 pub struct Log {
-    core: Rc<Core>,
+    pub(crate) core: Rc<Core>,
+    /// The head that it reads and writes.
+    pub(crate) head: u32,
 }
 
 impl Log {
@@ -64,8 +67,8 @@ impl Log {
         capacity_bytes: u64,
         options: LogOptions,
     ) -> Result<Self, LogError> {
-        let identity = Identity { volume, capacity_blocks: capacity_bytes / BLOCK_BYTES };
-        let log = Self::new(context, buffers, init, identity, options, Plan::new(1, []))?;
+        let heads = Heads::new(capacity_bytes / BLOCK_BYTES);
+        let log = Self::new(context, buffers, init, Identity { volume }, heads, options, Plan::new(1, []))?;
         commit(&log.core).await?;
         log.start();
         Ok(log)
@@ -81,10 +84,11 @@ impl Log {
     ) -> Result<Self, LogError> {
         let malformed = || LogError::Invalid("its roots are malformed".into());
         let roots = Roots::decode(roots).ok_or_else(malformed)?;
-        let identity = Identity { volume: roots.volume, capacity_blocks: roots.capacity_blocks };
+        let identity = Identity { volume: roots.volume };
+        let heads = Heads::from_roots(&roots.heads).ok_or_else(malformed)?;
         // A segment's size is fixed at creation.
         let options = LogOptions { segment_bytes: roots.segment_blocks * BLOCK_BYTES, ..options };
-        let log = Self::new(context, buffers, init, identity, options, Plan::default())?;
+        let log = Self::new(context, buffers, init, identity, heads, options, Plan::default())?;
         if log.core.segments.blocks != roots.segment_blocks
             || !roots.names_only_segments_below(log.core.segments.count)
         {
@@ -101,6 +105,7 @@ impl Log {
         buffers: &BufferPool,
         init: LogInit,
         identity: Identity,
+        heads: Heads,
         options: LogOptions,
         plan: Plan,
     ) -> Result<Self, LogError> {
@@ -118,7 +123,7 @@ impl Log {
             in_flight: BTreeMap::new(),
             staging: Staging::new(segments.staging_bytes, 0),
             staged_through: 0,
-            epoch: 0,
+            heads,
             recent: Vec::new(),
             frozen_through: 0,
             next_run: 0,
@@ -151,9 +156,10 @@ impl Log {
             seal_turn: Semaphore::new(1),
             survivor_turn: Semaphore::new(1),
             flush_turn: Semaphore::new(1),
+            snapshot_turn: Semaphore::new(1),
             pass_turn: Semaphore::new(1),
         };
-        Ok(Self { core: Rc::new(core) })
+        Ok(Self { core: Rc::new(core), head: 0 })
     }
 
     /// Starts the tasks in the background.
@@ -165,7 +171,8 @@ impl Log {
 
     /// Size of the volume, bytes.
     pub fn capacity_bytes(&self) -> u64 {
-        self.core.identity.capacity_blocks * BLOCK_BYTES
+        let state = self.core.state.borrow();
+        state.heads.head(self.head).map_or(0, |head| head.capacity_blocks * BLOCK_BYTES)
     }
 
     /// Data that clients may store at the same time, bytes. A larger volume is overcommitted.
@@ -176,13 +183,14 @@ impl Log {
     /// Reads a range.
     pub async fn read(&self, offset_bytes: u64, length_bytes: usize) -> Result<Buffer, LogError> {
         let (lba, count) = self.blocks(offset_bytes, length_bytes as u64)?;
-        read(&self.core, lba, count).await
+        let view = self.core.state.borrow().heads.view(self.head)?.clone();
+        read(&self.core, &view, lba, count).await
     }
 
     /// Writes a range. Durable after a flush, or at once with `fua`.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), LogError> {
         let (lba, _) = self.blocks(offset_bytes, data.len() as u64)?;
-        write(&self.core, lba, &data).await?;
+        write(&self.core, self.head, lba, &data).await?;
         if fua { flush(&self.core).await } else { Ok(()) }
     }
 
@@ -195,7 +203,7 @@ impl Log {
     ) -> Result<(), LogError> {
         let (lba, count) = self.blocks(offset_bytes, length_bytes)?;
         if count > 0 {
-            discard(&self.core, lba, count).await?;
+            discard(&self.core, self.head, lba, count).await?;
         }
         if fua { flush(&self.core).await } else { Ok(()) }
     }
@@ -260,7 +268,8 @@ impl Log {
         }
     }
 
-    fn blocks(&self, offset_bytes: u64, length_bytes: u64) -> Result<(u64, u64), LogError> {
+    pub(crate) fn blocks(&self, offset_bytes: u64, length_bytes: u64) -> Result<(u64, u64), LogError> {
+        self.core.state.borrow().heads.head(self.head)?;
         let capacity_bytes = self.capacity_bytes();
         if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
             return Err(LogError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });

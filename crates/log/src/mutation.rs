@@ -28,6 +28,14 @@ pub enum Mutation {
     FilledWhateverTheUse,
     /// A scrub does not compare parity.
     ScrubForgetsParity,
+    /// Merges drop versions that only snapshots see.
+    KeptVersionDropped,
+    /// The cleaner passes over blocks that only snapshots see.
+    KeptBlockCleanedAway,
+    /// A snapshot is recorded before all that it contains is durable.
+    SnapshotBeforeItsData,
+    /// A version that the cleaner moves hides a newer one in an older run.
+    LateVersionsCountAsNewest,
 }
 
 impl Mutation {
@@ -44,6 +52,10 @@ impl Mutation {
         Self::NewSegmentsNotFilled,
         Self::FilledWhateverTheUse,
         Self::ScrubForgetsParity,
+        Self::KeptVersionDropped,
+        Self::KeptBlockCleanedAway,
+        Self::SnapshotBeforeItsData,
+        Self::LateVersionsCountAsNewest,
     ];
 }
 

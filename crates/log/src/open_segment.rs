@@ -1,23 +1,24 @@
 //! A segment in memory that is being filled, by clients or by the cleaner.
 //!
-//! A block that is written again before the segment is sealed replaces its older version. Blocks
-//! that were dropped (discarded, or overwritten while the cleaner was moving them) leave a free
-//! slot.
+//! A block that is written again before the segment is sealed replaces its older version, unless a
+//! snapshot keeps that. Blocks that were dropped (discarded, or overwritten while the cleaner was
+//! moving them) leave a free slot.
 
 use std::collections::BTreeSet;
 
 use stripewise_drive::{Buffer, BufferPool};
 
-use crate::map::entry::{Block, Value};
+use crate::map::entry::{Block, Entry, Value};
+use crate::map::lineage::{Birth, Kept, View};
 use crate::map::table::Table;
 use crate::shape::{BLOCK_BYTES, Segments};
-use crate::summary::{Kind, Slot, Summary, UNUSED, crc32c};
+use crate::summary::{Hole, Kind, Slot, Summary, UNUSED, crc32c};
 
 /// Block that the cleaner moves: the segment that it comes from.
 const FROM_CLIENT: u32 = u32::MAX;
 
 /// Holes, and blocks with their bytes.
-pub(crate) type Unstaged = (Vec<(u64, u64)>, Vec<(Slot, Buffer)>);
+pub(crate) type Unstaged = (Vec<Hole>, Vec<(Slot, Buffer)>);
 
 /// State of a logical block in an open segment.
 pub(crate) enum Content {
@@ -43,9 +44,9 @@ pub(crate) struct OpenSegment {
     origins: Vec<u32>,
     free_slots: Vec<u32>,
     /// Discarded ranges in order of time.
-    holes: Vec<(u64, u64)>,
+    holes: Vec<Hole>,
     /// Blocks that no staging record has.
-    unstaged: BTreeSet<u64>,
+    unstaged: BTreeSet<(u64, Birth)>,
     /// Number of holes that staging records have.
     staged_holes: usize,
 }
@@ -93,12 +94,27 @@ impl OpenSegment {
         !self.unstaged.is_empty() || self.staged_holes < self.holes.len()
     }
 
-    /// Content of a logical block; `None` if it is not in this segment.
-    pub(crate) fn get(&self, lba: u64) -> Option<Content> {
-        match self.index.get(lba)? {
-            Value::Hole(_) => Some(Content::Zeroes),
+    /// Content of a logical block for a viewer; `None` if it is not in this segment.
+    pub(crate) fn get(&self, lba: u64, view: &View) -> Option<Content> {
+        match self.index.newest(lba, view)?.value {
+            Value::Hole => Some(Content::Zeroes),
             Value::Block(block) => Some(Content::Bytes(self.block(block.place as usize))),
         }
+    }
+
+    /// The newest version of a logical block that a viewer sees.
+    pub(crate) fn newest(&self, lba: u64, view: &View) -> Option<Entry> {
+        self.index.newest(lba, view)
+    }
+
+    /// Contents by logical block; places are slots.
+    pub(crate) fn index(&self) -> &Table {
+        &self.index
+    }
+
+    /// True if some block in it is late.
+    pub(crate) fn has_late(&self) -> bool {
+        self.slots.iter().any(|slot| slot.lba != UNUSED && slot.is_late)
     }
 
     fn block(&self, slot: usize) -> Buffer {
@@ -108,24 +124,26 @@ impl OpenSegment {
     }
 
     /// Adds or replaces a block of a client.
-    pub(crate) fn write(&mut self, lba: u64, data: &Buffer, birth: u32, pool: &BufferPool) {
-        self.put(lba, data, Slot { lba, crc: 0, birth }, FROM_CLIENT, pool);
-        self.unstaged.insert(lba);
+    pub(crate) fn write(&mut self, lba: u64, data: &Buffer, birth: Birth, kept: &Kept, pool: &BufferPool) {
+        self.put(data, Slot { lba, crc: 0, birth, is_late: false }, FROM_CLIENT, kept, pool);
+        self.unstaged.insert((lba, birth));
     }
 
     /// Adds a block that the cleaner moves.
-    pub(crate) fn move_in(&mut self, data: &Buffer, slot: Slot, origin: u32, pool: &BufferPool) {
-        self.put(slot.lba, data, slot, origin, pool);
+    pub(crate) fn move_in(&mut self, data: &Buffer, slot: Slot, origin: u32, kept: &Kept, pool: &BufferPool) {
+        self.put(data, slot, origin, kept, pool);
     }
 
-    fn put(&mut self, lba: u64, data: &Buffer, slot: Slot, origin: u32, pool: &BufferPool) {
+    fn put(&mut self, data: &Buffer, slot: Slot, origin: u32, kept: &Kept, pool: &BufferPool) {
         if self.buffer.is_none() {
             let blocks = self.payload + self.summary_blocks();
             self.buffer = Some(pool.allocate(blocks * BLOCK_BYTES as usize));
         }
-        let at = match self.index.get(lba) {
-            Some(Value::Block(block)) => block.place as usize,
-            _ => self.free_slots.pop().map_or(self.slots.len(), |at| at as usize),
+        let Slot { lba, birth, is_late, .. } = slot;
+        let own = self.index.get(lba, birth).and_then(|entry| entry.block());
+        let at = match own {
+            Some(block) => block.place as usize,
+            None => self.free_slots.pop().map_or(self.slots.len(), |at| at as usize),
         };
         assert!(at < self.payload, "room was checked");
         if at == self.slots.len() {
@@ -135,8 +153,18 @@ impl OpenSegment {
             self.slots[at] = slot;
             self.origins[at] = origin;
         }
-        self.index.put_block(lba, Block { place: at as u64, crc: 0, use_number: 0, birth: slot.birth });
+        let block = Block { place: at as u64, crc: 0, use_number: 0 };
+        let entry = Entry { lba, count: 1, birth, is_late, value: Value::Block(block) };
+        self.put_entry(entry, kept);
         self.block(at).copy_from(data);
+    }
+
+    /// Adds an entry to the index, and frees the slots of blocks that no viewer sees any more.
+    fn put_entry(&mut self, entry: Entry, kept: &Kept) {
+        let mut dropped = Vec::new();
+        self.index.put(entry, kept, &mut |block| dropped.push(block.place));
+        let own = entry.block().map(|block| block.place);
+        dropped.into_iter().filter(|&slot| Some(slot) != own).for_each(|slot| self.free(slot as usize));
     }
 
     fn summary_blocks(&self) -> usize {
@@ -146,26 +174,32 @@ impl OpenSegment {
     }
 
     /// Discards a range.
-    pub(crate) fn discard(&mut self, lba: u64, count: u64) {
-        let mut dropped = Vec::new();
-        self.index.put_hole(lba, count, &mut |block| dropped.push(block.place as usize));
-        dropped.into_iter().for_each(|slot| self.free(slot));
-        self.holes.push((lba, count));
+    pub(crate) fn discard(&mut self, hole: Hole, kept: &Kept) {
+        self.put_entry(hole.entry(), kept);
+        self.holes.push(hole);
     }
 
-    /// Drops the blocks of a range, which were overwritten elsewhere. For a segment without holes.
-    pub(crate) fn drop_range(&mut self, lba: u64, count: u64) {
-        while let Some(entry) = self.index.at_or_after(lba).filter(|entry| entry.lba < lba + count) {
-            self.index.remove(entry.lba);
-            if let Value::Block(block) = entry.value {
-                self.free(block.place as usize);
+    /// Notes a newer version of a range, sealed elsewhere: older ones are dropped, or late if some
+    /// viewer sees them. For a segment without holes.
+    pub(crate) fn overtaken(&mut self, lba: u64, count: u64, birth: Birth, kept: &Kept) {
+        let older = |entry: &Entry| entry.lba < lba + count && entry.birth <= birth;
+        let found: Vec<Entry> =
+            self.index.from(lba).take_while(|entry| entry.lba < lba + count).filter(older).collect();
+        for entry in found {
+            let slot = entry.block().expect("no holes here").place as usize;
+            if entry.birth < birth && kept.live(&[birth, entry.birth])[1] {
+                self.slots[slot].is_late = true;
+            } else {
+                self.index.remove(entry.lba, entry.birth);
+                self.free(slot);
             }
         }
     }
 
     fn free(&mut self, slot: usize) {
-        let lba = std::mem::replace(&mut self.slots[slot].lba, UNUSED);
-        self.unstaged.remove(&lba);
+        let Slot { lba, birth, .. } = self.slots[slot];
+        self.slots[slot] = Slot { lba: UNUSED, crc: 0, birth: 0, is_late: false };
+        self.unstaged.remove(&(lba, birth));
         self.free_slots.push(slot as u32);
     }
 
@@ -185,11 +219,10 @@ impl OpenSegment {
     pub(crate) fn take_unstaged(&mut self) -> Unstaged {
         let holes = self.holes[self.staged_holes..].to_vec();
         self.staged_holes = self.holes.len();
-        let lbas = std::mem::take(&mut self.unstaged);
-        let blocks = lbas.into_iter().map(|lba| {
-            let Some(Value::Block(block)) = self.index.get(lba) else {
-                unreachable!("dropped with its slot")
-            };
+        let unstaged = std::mem::take(&mut self.unstaged);
+        let blocks = unstaged.into_iter().map(|(lba, birth)| {
+            let block = self.index.get(lba, birth).and_then(|entry| entry.block());
+            let block = block.expect("dropped with its slot");
             (self.slots[block.place as usize], self.block(block.place as usize))
         });
         (holes, blocks.collect())
@@ -201,7 +234,6 @@ impl OpenSegment {
         volume: u64,
         sequence: u64,
         staged_through: u64,
-        epoch: u32,
         pool: &BufferPool,
     ) -> (Summary, Buffer) {
         let blocks = self.payload + self.summary_blocks();
@@ -220,7 +252,6 @@ impl OpenSegment {
             volume,
             sequence,
             staged_through,
-            epoch,
             slots: self.slots,
             holes: self.holes,
         };

@@ -24,7 +24,7 @@ impl Default for LogOptions {
 }
 
 /// Memory of an entry of a table, bytes.
-const TABLE_ENTRY_BYTES: u64 = 64;
+const TABLE_ENTRY_BYTES: u64 = 72;
 /// Memory of a cached page, bytes.
 const CACHED_PAGE_BYTES: u64 = 48 * PAGE_ENTRIES as u64;
 

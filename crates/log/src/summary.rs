@@ -1,7 +1,7 @@
 //! The summary at a segment's end, and the head of a staging record: the same format.
 //!
 //! A summary names the volume, the use of the segment (its sequence), and for each block its
-//! logical address, CRC-32C and birth epoch; also the ranges that were discarded. It is the only
+//! logical address, CRC-32C and birth; also the ranges that were discarded. It is the only
 //! description of a segment that recovery and the cleaner read. Numbers are little endian:
 //!
 //! ```text
@@ -11,15 +11,18 @@
 //! 16  8        volume
 //! 24  8        sequence; of a staging record its number
 //! 32  8        last staging record whose blocks are in this segment or an earlier one
-//! 40  4        epoch
+//! 40  4        0
 //! 44  4        slots
 //! 48  4        holes
 //! 52  4        length of the summary, bytes
-//! 64  16 each  slots: logical block (all ones: unused), CRC-32C, birth epoch
-//!     16 each  holes: first logical block, number of blocks
+//! 64  16 each  slots: logical block (all ones: unused; else bit 62: late), CRC-32C, birth
+//!     16 each  holes: first logical block (6), number of blocks (6), birth (4)
 //! ```
 //!
-//! Holes precede the slots in time. Faults expected: any bytes.
+//! Of one birth, holes precede the slots in time. Faults expected: any bytes.
+
+use crate::map::entry::{Entry, Value};
+use crate::map::lineage::Birth;
 
 /// Bytes before the slots.
 pub(crate) const HEAD_BYTES: usize = 64;
@@ -27,6 +30,8 @@ pub(crate) const HEAD_BYTES: usize = 64;
 pub(crate) const ENTRY_BYTES: usize = 16;
 /// Logical block of an unused slot.
 pub(crate) const UNUSED: u64 = u64::MAX;
+/// Bit of a slot's logical block that marks a late version.
+const LATE: u64 = 1 << 62;
 
 const MAGIC: [u8; 8] = *b"SWLOGSUM";
 
@@ -66,8 +71,25 @@ pub(crate) struct Slot {
     /// Logical block, or [`UNUSED`].
     pub(crate) lba: u64,
     pub(crate) crc: u32,
-    /// Epoch in which a client wrote it.
-    pub(crate) birth: u32,
+    pub(crate) birth: Birth,
+    /// True if the cleaner moved it while a newer version existed.
+    pub(crate) is_late: bool,
+}
+
+/// A discarded range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub(crate) lba: u64,
+    pub(crate) count: u64,
+    pub(crate) birth: Birth,
+}
+
+impl Hole {
+    /// The entry of the map.
+    pub(crate) fn entry(&self) -> Entry {
+        let Self { lba, count, birth } = *self;
+        Entry { lba, count, birth, is_late: false, value: Value::Hole }
+    }
 }
 
 /// Description of a segment or staging record.
@@ -77,10 +99,8 @@ pub(crate) struct Summary {
     pub(crate) volume: u64,
     pub(crate) sequence: u64,
     pub(crate) staged_through: u64,
-    pub(crate) epoch: u32,
     pub(crate) slots: Vec<Slot>,
-    /// Discarded ranges: first logical block and number of blocks.
-    pub(crate) holes: Vec<(u64, u64)>,
+    pub(crate) holes: Vec<Hole>,
 }
 
 impl Summary {
@@ -99,21 +119,22 @@ impl Summary {
         to[16..24].copy_from_slice(&self.volume.to_le_bytes());
         to[24..32].copy_from_slice(&self.sequence.to_le_bytes());
         to[32..40].copy_from_slice(&self.staged_through.to_le_bytes());
-        to[40..44].copy_from_slice(&self.epoch.to_le_bytes());
         to[44..48].copy_from_slice(&(self.slots.len() as u32).to_le_bytes());
         to[48..52].copy_from_slice(&(self.holes.len() as u32).to_le_bytes());
         to[52..56].copy_from_slice(&(length as u32).to_le_bytes());
         let mut entries = to[HEAD_BYTES..].chunks_exact_mut(ENTRY_BYTES);
         for slot in &self.slots {
             let entry = entries.next().expect("counted");
-            entry[..8].copy_from_slice(&slot.lba.to_le_bytes());
+            let lba = slot.lba | if slot.is_late { LATE } else { 0 };
+            entry[..8].copy_from_slice(&lba.to_le_bytes());
             entry[8..12].copy_from_slice(&slot.crc.to_le_bytes());
             entry[12..].copy_from_slice(&slot.birth.to_le_bytes());
         }
-        for (lba, count) in &self.holes {
+        for hole in &self.holes {
             let entry = entries.next().expect("counted");
-            entry[..8].copy_from_slice(&lba.to_le_bytes());
-            entry[8..].copy_from_slice(&count.to_le_bytes());
+            entry[..6].copy_from_slice(&hole.lba.to_le_bytes()[..6]);
+            entry[6..12].copy_from_slice(&hole.count.to_le_bytes()[..6]);
+            entry[12..].copy_from_slice(&hole.birth.to_le_bytes());
         }
         let crc = crc32c(&to[12..]);
         to[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -135,24 +156,25 @@ impl Summary {
         if crc32c(&from[12..length]) != u32_at(8) {
             return None;
         }
-        let mut entries = body.chunks_exact(ENTRY_BYTES).map(|entry| {
-            let (first, second) = entry.split_at(8);
-            let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-            (number(first), number(second))
-        });
-        let slots = entries
-            .by_ref()
-            .take(slots)
-            .map(|(lba, rest)| Slot { lba, crc: rest as u32, birth: (rest >> 32) as u32 })
-            .collect();
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let slot = |entry: &[u8]| {
+            let lba = number(&entry[..8]);
+            let is_late = lba != UNUSED && lba & LATE != 0;
+            let (crc, birth) = (number(&entry[8..12]) as u32, number(&entry[12..]) as u32);
+            Slot { lba: if is_late { lba & !LATE } else { lba }, crc, birth, is_late }
+        };
+        let hole = |entry: &[u8]| {
+            let birth = number(&entry[12..]) as u32;
+            Hole { lba: number(&entry[..6]), count: number(&entry[6..12]), birth }
+        };
+        let (of_slots, of_holes) = body.split_at(slots * ENTRY_BYTES);
         Some(Self {
             kind: Kind::of(head[12])?,
             volume: u64_at(16),
             sequence: u64_at(24),
             staged_through: u64_at(32),
-            epoch: u32_at(40),
-            slots,
-            holes: entries.collect(),
+            slots: of_slots.chunks_exact(ENTRY_BYTES).map(slot).collect(),
+            holes: of_holes.chunks_exact(ENTRY_BYTES).map(hole).collect(),
         })
     }
 }
@@ -169,15 +191,15 @@ mod tests {
 
     #[test]
     fn damaged_summaries_are_refused() {
-        let slots = (0..20).map(|n| Slot { lba: n * 7, crc: n as u32 * 11, birth: 3 }).collect();
+        let slots =
+            (0..20).map(|n| Slot { lba: n * 7, crc: n as u32 * 11, birth: 3, is_late: n % 2 == 0 }).collect();
         let summary = Summary {
             kind: Kind::Data(1),
             volume: 77,
             sequence: 1 << 40,
             staged_through: 9,
-            epoch: 3,
             slots,
-            holes: vec![(5, 1 << 33), (0, 1)],
+            holes: vec![Hole { lba: 5, count: 1 << 33, birth: 7 }, Hole { lba: 0, count: 1, birth: 8 }],
         };
         let mut bytes = vec![0xaa; 4096];
         summary.encode(&mut bytes);

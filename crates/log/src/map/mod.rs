@@ -1,4 +1,4 @@
-//! The map: logical block → place, checksum, birth epoch. A log-structured merge tree.
+//! The map: logical block and birth → place, checksum. A log-structured merge tree.
 //!
 //! The newest entries are in a [`table::Table`] in memory. A full table is frozen and written as a
 //! sorted run ([`run`]); runs are merged ([`merge`]). A look-up asks the table, the frozen table
@@ -7,6 +7,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod entry;
+pub(crate) mod lineage;
 pub(crate) mod merge;
 pub(crate) mod page;
 pub(crate) mod run;
@@ -14,7 +15,8 @@ pub(crate) mod table;
 
 use std::rc::Rc;
 
-use entry::Value;
+use entry::Newest;
+use lineage::View;
 use run::Run;
 use table::Table;
 
@@ -28,9 +30,20 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Content of a logical block according to the tables; `None` if only the runs can know it.
-    pub(crate) fn in_memory(&self, lba: u64) -> Option<Value> {
-        self.table.get(lba).or_else(|| self.frozen.as_ref()?.get(lba))
+    /// The newest version of a logical block that a viewer sees, according to the tables.
+    pub(crate) fn in_memory(&self, lba: u64, view: &View) -> Newest {
+        let mut newest = Newest::default();
+        for table in self.tables() {
+            if !newest.is_final {
+                newest.offer(table.newest(lba, view));
+            }
+        }
+        newest
+    }
+
+    /// The tables, the newest first.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+        std::iter::once(&self.table).chain(self.frozen.as_deref())
     }
 
     /// Entries in memory.

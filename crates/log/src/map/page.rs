@@ -4,8 +4,9 @@
 //! ```text
 //!  0  8 bytes  "SWLOGMAP"
 //!  8  4        entries
-//! 16  24 each  logical block (6), place (6), CRC-32C (4), use of the segment (4), birth epoch (4);
-//!              a hole has the place of all ones, and the number of blocks behind it (8)
+//! 16  24 each  logical block (6, the top bit: late), place (6), CRC-32C (4), use of the segment
+//!              (4), birth (4); a hole has the place of all ones, and the number of blocks behind
+//!              it (8)
 //! ```
 //!
 //! Faults expected: none that the checksum lets through; malformed pages are refused.
@@ -17,6 +18,8 @@ const MAGIC: [u8; 8] = *b"SWLOGMAP";
 const HEAD_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 24;
 const HOLE: u64 = (1 << 48) - 1;
+/// Bit of a logical block that marks a late entry.
+const LATE: u64 = 1 << 47;
 
 /// Entries in a page.
 pub(crate) const PAGE_ENTRIES: usize = (BLOCK_BYTES as usize - HEAD_BYTES) / ENTRY_BYTES;
@@ -28,19 +31,20 @@ pub(crate) fn encode_page(entries: &[Entry], to: &mut [u8]) {
     to[..8].copy_from_slice(&MAGIC);
     to[8..12].copy_from_slice(&(entries.len() as u32).to_le_bytes());
     for (entry, to) in entries.iter().zip(to[HEAD_BYTES..].chunks_exact_mut(ENTRY_BYTES)) {
-        to[..6].copy_from_slice(&entry.lba.to_le_bytes()[..6]);
+        let lba = entry.lba | if entry.is_late { LATE } else { 0 };
+        to[..6].copy_from_slice(&lba.to_le_bytes()[..6]);
         match entry.value {
             Value::Block(block) => {
                 to[6..12].copy_from_slice(&block.place.to_le_bytes()[..6]);
                 to[12..16].copy_from_slice(&block.crc.to_le_bytes());
                 to[16..20].copy_from_slice(&block.use_number.to_le_bytes());
-                to[20..24].copy_from_slice(&block.birth.to_le_bytes());
             }
-            Value::Hole(count) => {
+            Value::Hole => {
                 to[6..12].copy_from_slice(&HOLE.to_le_bytes()[..6]);
-                to[12..20].copy_from_slice(&count.to_le_bytes());
+                to[12..20].copy_from_slice(&entry.count.to_le_bytes());
             }
         }
+        to[20..24].copy_from_slice(&entry.birth.to_le_bytes());
     }
 }
 
@@ -58,16 +62,13 @@ pub(crate) fn decode_page(from: &[u8]) -> Option<Vec<Entry>> {
     let short = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
     let entries = all.by_ref().take(count).map(|bytes| {
         let (lba, place) = (short(&bytes[..6]), short(&bytes[6..12]));
-        let value = match place {
-            HOLE => Value::Hole(short(&bytes[12..20])),
-            place => Value::Block(Block {
-                place,
-                crc: u32_of(&bytes[12..16]),
-                use_number: u32_of(&bytes[16..20]),
-                birth: u32_of(&bytes[20..24]),
-            }),
+        let block = Block { place, crc: u32_of(&bytes[12..16]), use_number: u32_of(&bytes[16..20]) };
+        let (count, value) = match place {
+            HOLE => (short(&bytes[12..20]), Value::Hole),
+            _ => (1, Value::Block(block)),
         };
-        Entry { lba, value }
+        let (lba, is_late) = (lba & !LATE, lba & LATE != 0);
+        Entry { lba, count, birth: u32_of(&bytes[20..24]), is_late, value }
     });
     Some(entries.collect())
 }

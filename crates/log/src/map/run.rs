@@ -49,10 +49,20 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The page that has the entry of a logical block, if there is one.
+    /// The first page that may have versions of a logical block, if there is one. Versions of a
+    /// range are on one page, unless they fill more than one; the range begins a page then.
     pub(crate) fn page_of(&self, lba: u64) -> Option<u64> {
-        let after = self.fences.partition_point(|fence| fence.first <= lba);
-        after.checked_sub(1).map(|page| page as u64)
+        let first = self.fences.partition_point(|fence| fence.first < lba);
+        let begins_page = self.fences.get(first).is_some_and(|fence| fence.first == lba);
+        let page = if begins_page { Some(first) } else { first.checked_sub(1) }?;
+        // A range that fills pages and begins before the block: its first page.
+        let start = self.fences[page].first;
+        Some(self.fences.partition_point(|fence| fence.first < start) as u64)
+    }
+
+    /// True if a range of this start goes on, on a page.
+    pub(crate) fn goes_on(&self, page: u64, start: u64) -> bool {
+        self.fences.get(page as usize).is_some_and(|fence| fence.first == start)
     }
 }
 

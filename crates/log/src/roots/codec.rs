@@ -2,6 +2,7 @@
 //!
 //! Faults expected: none that the keeper's checksum lets through. Malformed roots are refused.
 
+use crate::heads::{Head, HeadRoots, Snapshot};
 use crate::map::run::RunRoot;
 use crate::usage::{Content, Use};
 
@@ -13,11 +14,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"SWLOGRT\x01");
 pub(crate) struct Roots {
     /// Identity of the log.
     pub(crate) volume: u64,
-    /// Size of the volume, blocks.
-    pub(crate) capacity_blocks: u64,
     /// Size of a segment, blocks.
     pub(crate) segment_blocks: u64,
-    pub(crate) epoch: u32,
     /// Staging records up to this one are in segments.
     pub(crate) staged_through: u64,
     /// Number of the next run.
@@ -29,6 +27,8 @@ pub(crate) struct Roots {
     pub(crate) recent: Vec<(u64, u32)>,
     /// Entries of recent segments up to this sequence belong to a table that is being spilled.
     pub(crate) frozen_through: u64,
+    /// Volumes and snapshots.
+    pub(crate) heads: HeadRoots,
     /// Member that is being filled.
     pub(crate) rebuild: Option<RebuildMark>,
     /// Runs, newest first.
@@ -74,9 +74,7 @@ impl Roots {
         let heads = [
             MAGIC,
             self.volume,
-            self.capacity_blocks,
             self.segment_blocks,
-            u64::from(self.epoch),
             self.staged_through,
             self.next_run,
             self.next_sequence,
@@ -87,6 +85,7 @@ impl Roots {
         self.plan.iter().for_each(|&segment| put(u64::from(segment)));
         put(self.recent.len() as u64);
         self.recent.iter().flat_map(|&(sequence, segment)| [sequence, u64::from(segment)]).for_each(&mut put);
+        self.heads.put(&mut put);
         let marks = self.rebuild.iter();
         put(marks.len() as u64);
         marks
@@ -123,9 +122,7 @@ impl Roots {
         }
         let mut roots = Self {
             volume: next()?,
-            capacity_blocks: next()?,
             segment_blocks: next()?,
-            epoch: u32::try_from(next()?).ok()?,
             staged_through: next()?,
             next_run: next()?,
             next_sequence: next()?,
@@ -140,6 +137,7 @@ impl Roots {
         for _ in 0..counted(next()?)? {
             roots.recent.push((next()?, short(next()?)?));
         }
+        roots.heads = HeadRoots::take(&mut next, limit)?;
         for _ in 0..counted(next()?)? {
             let (member, identity) = (next()? as usize, next()?);
             roots.rebuild = Some(RebuildMark { member, identity, below: short(next()?)?, before: next()? });
@@ -177,6 +175,59 @@ impl Roots {
     }
 }
 
+impl HeadRoots {
+    fn put(&self, put: &mut impl FnMut(u64)) {
+        put(self.forks.len() as u64);
+        self.forks.iter().for_each(|&fork| put(u64::from(fork)));
+        put(u64::from(self.next_head));
+        put(self.heads.len() as u64);
+        for head in &self.heads {
+            [u64::from(head.id), u64::from(head.tip), head.capacity_blocks].into_iter().for_each(&mut *put);
+        }
+        put(self.snapshots.len() as u64);
+        for snapshot in &self.snapshots {
+            let Snapshot { head, birth, capacity_blocks, name } = snapshot;
+            [u64::from(*head), u64::from(*birth), *capacity_blocks].into_iter().for_each(&mut *put);
+            put(name.len() as u64);
+            for bytes in name.as_bytes().chunks(8) {
+                let mut word = [0; 8];
+                word[..bytes.len()].copy_from_slice(bytes);
+                put(u64::from_le_bytes(word));
+            }
+        }
+    }
+
+    fn take(next: &mut impl FnMut() -> Option<u64>, limit: usize) -> Option<Self> {
+        let mut heads = Self::default();
+        let counted = |count: u64| usize::try_from(count).ok().filter(|&count| count <= limit);
+        let short = |number: u64| u32::try_from(number).ok();
+        for _ in 0..counted(next()?)? {
+            heads.forks.push(short(next()?)?);
+        }
+        heads.next_head = short(next()?)?;
+        for _ in 0..counted(next()?)? {
+            let (id, tip) = (short(next()?)?, short(next()?)?);
+            heads.heads.push(Head { id, tip, capacity_blocks: next()? });
+        }
+        for _ in 0..counted(next()?)? {
+            let (head, birth, capacity_blocks) = (short(next()?)?, short(next()?)?, next()?);
+            let length = usize::try_from(next()?).ok()?;
+            let mut name = Vec::new();
+            for _ in 0..counted(length.div_ceil(8) as u64)? {
+                name.extend(next()?.to_le_bytes());
+            }
+            name.truncate(length);
+            heads.snapshots.push(Snapshot {
+                head,
+                birth,
+                capacity_blocks,
+                name: String::from_utf8(name).ok()?,
+            });
+        }
+        Some(heads)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,15 +239,22 @@ mod tests {
         let data = DataRoot { sequence: 77, live: 5, survived: 2, has_holes: true };
         let roots = Roots {
             volume: 1,
-            capacity_blocks: 2,
             segment_blocks: 3,
-            epoch: 4,
             staged_through: 5,
             next_run: 6,
             next_sequence: 7,
             plan: vec![1, 2, 3],
             recent: vec![(4, 5), (6, 7)],
             frozen_through: 5,
+            heads: HeadRoots {
+                forks: vec![0, 3],
+                next_head: 2,
+                heads: vec![Head { id: 0, tip: 4, capacity_blocks: 9 }],
+                snapshots: vec![
+                    Snapshot { head: 0, birth: 3, capacity_blocks: 9, name: "before the update".into() },
+                    Snapshot { head: 0, birth: 2, capacity_blocks: 9, name: "hourly-1".into() },
+                ],
+            },
             rebuild: Some(RebuildMark { member: 1, identity: 2, below: 3, before: 4 }),
             runs: vec![run.clone(), RunRoot::default()],
             data: vec![(11, data)],

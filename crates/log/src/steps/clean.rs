@@ -5,23 +5,25 @@
 //! often apart, so that segments become either mostly dead or mostly live.
 //!
 //! A victim is freed only by a commit, when every block that was live in it is durable elsewhere.
-//! Live means live in the *sealed* log: a newer version in the clients' open segment does not
-//! count, as a crash may lose it. Faults expected: blocks that cannot be read; their segment is
-//! kept.
+//! Live means seen by a head or a kept snapshot in the *sealed* log: a newer version in the
+//! clients' open segment does not count, as a crash may lose it. Faults expected: blocks that
+//! cannot be read; their segment is kept.
 
+use std::cmp::Reverse;
 use std::rc::Rc;
 
 use futures_util::future::{join_all, try_join_all};
+use smallvec::SmallVec;
 use stripewise_array::Class;
 use stripewise_drive::Buffer;
 
 use crate::core::{Core, State};
 use crate::error::LogError;
-use crate::map::entry::Value;
+use crate::map::lineage::Birth;
 use crate::mutation::{Mutation, is_chosen};
 use crate::shape::BLOCK_BYTES;
 use crate::steps::commit::{commit, held};
-use crate::steps::look_up::look_up;
+use crate::steps::look_up::{Versions, look_up, versions_in_runs};
 use crate::steps::read::{read_stored, read_summary};
 use crate::steps::seal::{next_place, seal};
 use crate::summary::{Slot, UNUSED};
@@ -132,8 +134,8 @@ struct Moved {
     place: u64,
     use_number: u32,
     slot: Slot,
-    /// Number of spills when it was found to be live.
-    spills: u64,
+    /// Number of spills when it was found to be live, and the versions that counted then.
+    known: (u64, Versions),
 }
 
 /// Moves the live blocks of a segment.
@@ -173,8 +175,9 @@ async fn read_live(core: &Rc<Core>, victim: u32, sequence: u64) -> Result<Option
         if is_chosen(Mutation::LiveBlockCleanedAway) && number % 8 == 7 {
             continue;
         }
-        if let Some(spills) = live_at(core, slot.lba, place, use_number).await? {
-            live.push(Moved { place, use_number, slot, spills });
+        let mut moved = Moved { place, use_number, slot, known: (0, Versions::new()) };
+        if look_up_again(core, &mut moved).await? {
+            live.push(moved);
         }
     }
     let pieces = live.chunk_by(|one, next| next.place == one.place + 1);
@@ -194,43 +197,56 @@ async fn move_block(
     mut moved: Moved,
     data: &Buffer,
 ) -> Result<(), LogError> {
-    let Moved { place, use_number, slot, .. } = moved;
     loop {
         {
             let state = &mut *core.state.borrow_mut();
-            let is_live = match state.map.in_memory(slot.lba) {
-                Some(value) => Some(is_at(value, place, use_number)),
-                // The runs say what they said, unless a table became one.
-                None => (state.spills == moved.spills).then_some(true),
-            };
-            match is_live {
-                Some(false) => return Ok(()),
-                Some(true) if state.survivors[target].has_room() => {
-                    state.survivors[target].move_in(data, slot, victim, &core.drives.buffers);
-                    return Ok(());
-                }
-                Some(true) | None => {}
+            let Some(is_late) = liveness(state, &moved) else { return Ok(()) };
+            // The runs have what they had, unless a table became one.
+            if state.spills == moved.known.0 && state.survivors[target].has_room() {
+                let slot = Slot { is_late, ..moved.slot };
+                let kept = state.heads.kept();
+                state.survivors[target].move_in(data, slot, victim, kept, &core.drives.buffers);
+                return Ok(());
             }
         }
         seal_survivors(core, target, core.segments.payload as usize).await?;
         let _ticket = core.readers.begin();
-        match live_at(core, slot.lba, place, use_number).await? {
-            Some(spills) => moved.spills = spills,
-            None => return Ok(()),
+        if !look_up_again(core, &mut moved).await? {
+            return Ok(());
         }
     }
 }
 
-/// The number of spills at a look-up that found the block of this place live; `None` if it is
-/// dead.
-async fn live_at(core: &Core, lba: u64, place: u64, use_number: u32) -> Result<Option<u64>, LogError> {
-    let spills = core.state.borrow().spills;
-    let found = look_up(core, lba).await?;
-    Ok(found.filter(|&value| is_at(value, place, use_number)).map(|_| spills))
+/// Asks the map for the versions of a block; false if it is dead.
+async fn look_up_again(core: &Core, moved: &mut Moved) -> Result<bool, LogError> {
+    let lba = moved.slot.lba;
+    // One instant: a table that becomes a run in the meantime must not be missed.
+    let (spills, in_memory, runs, only_view) = {
+        let state = core.state.borrow();
+        let in_memory: Versions = state.map.tables().flat_map(|table| table.versions(lba)).collect();
+        (state.spills, in_memory, state.map.runs.clone(), state.heads.only_view().cloned())
+    };
+    let versions = match only_view {
+        // The newest version is all that counts.
+        Some(view) => look_up(core, lba, &view).await?.into_iter().collect(),
+        None => in_memory.into_iter().chain(versions_in_runs(core, &runs, lba).await?).collect(),
+    };
+    moved.known = (spills, versions);
+    Ok(liveness(&core.state.borrow(), moved).is_some())
 }
 
-fn is_at(value: Value, place: u64, use_number: u32) -> bool {
-    matches!(value, Value::Block(block) if block.place == place && block.use_number == use_number)
+/// `None` if no viewer sees the block at its place; else true if there is a newer version.
+fn liveness(state: &State, moved: &Moved) -> Option<bool> {
+    let lba = moved.slot.lba;
+    let in_memory = state.map.tables().flat_map(|table| table.versions(lba));
+    let mut versions: Versions = in_memory.chain(moved.known.1.iter().copied()).collect();
+    // Stable: of one birth the newest part of the map comes first, and counts.
+    versions.sort_by_key(|version| Reverse(version.birth));
+    versions.dedup_by_key(|version| version.birth);
+    let own = versions.iter().position(|version| version.is_at(moved.place, moved.use_number))?;
+    let births: SmallVec<[Birth; 4]> = versions.iter().map(|version| version.birth).collect();
+    let is_forgotten = own > 0 && is_chosen(Mutation::KeptBlockCleanedAway);
+    (state.heads.kept().live(&births)[own] && !is_forgotten).then_some(own > 0)
 }
 
 /// Seals a survivors' segment that has at least this many blocks.

@@ -63,9 +63,8 @@ fn prepare(core: &Core, state: &mut State) -> Vec<u32> {
 fn capture(core: &Core, state: &State) -> Roots {
     Roots {
         volume: core.identity.volume,
-        capacity_blocks: core.identity.capacity_blocks,
         segment_blocks: core.segments.blocks,
-        epoch: state.epoch,
+        heads: state.heads.roots(),
         staged_through: state.staged_through,
         next_run: state.next_run,
         next_sequence: state.plan.next_sequence(),

@@ -27,7 +27,7 @@ pub(crate) async fn flush(core: &Rc<Core>) -> Result<(), LogError> {
 }
 
 /// Stages the blocks of the open segment that are in no record yet.
-async fn stage(core: &Rc<Core>) -> Result<(), LogError> {
+pub(crate) async fn stage(core: &Rc<Core>) -> Result<(), LogError> {
     if is_chosen(Mutation::FlushWithoutStaging) {
         return Ok(());
     }
@@ -46,7 +46,6 @@ async fn stage(core: &Rc<Core>) -> Result<(), LogError> {
                 volume: core.identity.volume,
                 sequence: number,
                 staged_through: 0,
-                epoch: state.epoch,
                 slots: blocks.iter().map(|(slot, _)| *slot).collect(),
                 holes,
             };

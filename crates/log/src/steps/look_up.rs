@@ -2,43 +2,77 @@
 
 use std::rc::Rc;
 
+use smallvec::SmallVec;
 use stripewise_array::Class;
 
 use crate::core::Core;
 use crate::error::LogError;
-use crate::map::entry::{Entry, Value};
+use crate::map::entry::{Entry, Newest};
+use crate::map::lineage::View;
 use crate::map::page::decode_page;
 use crate::map::run::Run;
 
-/// Finds a logical block. The caller holds a read ticket if it reads the place that it gets.
-pub(crate) async fn look_up(core: &Core, lba: u64) -> Result<Option<Value>, LogError> {
-    let runs = {
+/// Versions of a logical block, the newest first.
+pub(crate) type Versions = SmallVec<[Entry; 2]>;
+
+/// The newest version of a logical block that a viewer sees. The caller holds a read ticket if it
+/// reads the place that it gets.
+pub(crate) async fn look_up(core: &Core, lba: u64, view: &View) -> Result<Option<Entry>, LogError> {
+    let (newest, runs) = {
         let map = &core.state.borrow().map;
-        if let Some(value) = map.in_memory(lba) {
-            return Ok(Some(value));
-        }
-        map.runs.clone()
+        (map.in_memory(lba, view), map.runs.clone())
     };
-    look_up_in_runs(core, &runs, lba).await
+    look_up_in_runs(core, &runs, lba, view, newest).await
 }
 
-/// Finds a logical block in runs, the newest first.
+/// Goes on with a look-up in runs, the newest first.
 pub(crate) async fn look_up_in_runs(
     core: &Core,
     runs: &[Rc<Run>],
     lba: u64,
-) -> Result<Option<Value>, LogError> {
+    view: &View,
+    mut newest: Newest,
+) -> Result<Option<Entry>, LogError> {
     for run in runs {
-        let Some(page) = run.page_of(lba) else { continue };
+        if newest.is_final {
+            break;
+        }
+        newest.offer(versions_in_run(core, run, lba, Some(view)).await?.first().copied());
+    }
+    Ok(newest.found)
+}
+
+/// All versions of a logical block in runs.
+pub(crate) async fn versions_in_runs(core: &Core, runs: &[Rc<Run>], lba: u64) -> Result<Versions, LogError> {
+    let mut versions = Versions::new();
+    for run in runs {
+        versions.extend(versions_in_run(core, run, lba, None).await?);
+    }
+    Ok(versions)
+}
+
+/// Versions of a logical block in a run: all, or the newest that a viewer sees.
+async fn versions_in_run(
+    core: &Core,
+    run: &Run,
+    lba: u64,
+    viewer: Option<&View>,
+) -> Result<Versions, LogError> {
+    let mut versions = Versions::new();
+    let Some(mut page) = run.page_of(lba) else { return Ok(versions) };
+    loop {
         let entries = page_of_run(core, run, page).await?;
         let after = entries.partition_point(|entry| entry.lba <= lba);
-        if let Some(entry) = after.checked_sub(1).map(|index| entries[index])
-            && lba < entry.end()
-        {
-            return Ok(Some(entry.value));
+        let Some(start) = after.checked_sub(1).map(|last| entries[last].lba) else { return Ok(versions) };
+        let first = entries.partition_point(|entry| entry.lba < start);
+        let of_block = entries[first..after].iter().filter(|entry| lba < entry.end());
+        versions.extend(of_block.copied().filter(|entry| viewer.is_none_or(|view| view.sees(entry.birth))));
+        let is_found = viewer.is_some() && !versions.is_empty();
+        page += 1;
+        if is_found || after < entries.len() || !run.goes_on(page, start) {
+            return Ok(versions);
         }
     }
-    Ok(None)
 }
 
 /// A page of a run, from memory if it is there.

@@ -3,6 +3,7 @@
 pub(crate) mod background;
 pub(crate) mod clean;
 pub(crate) mod commit;
+pub(crate) mod diff;
 pub(crate) mod flush;
 pub(crate) mod look_up;
 pub(crate) mod pace;
@@ -11,6 +12,7 @@ pub(crate) mod rebuild;
 pub(crate) mod recover;
 pub(crate) mod scrub;
 pub(crate) mod seal;
+pub(crate) mod snapshot;
 pub(crate) mod spill;
 pub(crate) mod whole;
 pub(crate) mod write;

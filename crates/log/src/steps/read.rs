@@ -9,15 +9,16 @@ use stripewise_drive::Buffer;
 
 use crate::core::Core;
 use crate::error::LogError;
-use crate::map::entry::{Block, Value};
+use crate::map::entry::{Block, Newest, Value};
+use crate::map::lineage::View;
 use crate::map::run::Run;
 use crate::open_segment::Content;
 use crate::shape::BLOCK_BYTES;
 use crate::steps::look_up::look_up_in_runs;
 use crate::summary::{Kind, Summary};
 
-/// Reads `count` blocks from `lba` on.
-pub(crate) async fn read(core: &Rc<Core>, lba: u64, count: u64) -> Result<Buffer, LogError> {
+/// Reads `count` blocks from `lba` on, as a viewer sees them.
+pub(crate) async fn read(core: &Rc<Core>, view: &View, lba: u64, count: u64) -> Result<Buffer, LogError> {
     core.check()?;
     let _ticket = core.readers.begin();
     let data = core.drives.buffers.allocate((count * BLOCK_BYTES) as usize);
@@ -26,27 +27,30 @@ pub(crate) async fn read(core: &Rc<Core>, lba: u64, count: u64) -> Result<Buffer
         data.slice(start..start + BLOCK_BYTES as usize)
     };
     let mut stored: Vec<(u64, Block)> = Vec::new();
-    let mut unknown: Vec<u64> = Vec::new();
+    let mut unknown: Vec<(u64, Newest)> = Vec::new();
     // One instant: everything acknowledged before the read is seen.
     let runs: Vec<Rc<Run>> = {
         let state = core.state.borrow();
         for index in 0..count {
-            match state.open.get(lba + index) {
+            match state.open.get(lba + index, view) {
                 Some(Content::Bytes(bytes)) => block_of(index).copy_from(&bytes),
                 Some(Content::Zeroes) => block_of(index).fill(0),
-                None => match state.map.in_memory(lba + index) {
-                    Some(Value::Block(block)) => stored.push((index, block)),
-                    Some(Value::Hole(_)) => block_of(index).fill(0),
-                    None => unknown.push(index),
+                None => match state.map.in_memory(lba + index, view) {
+                    Newest { found: Some(entry), is_final: true } => match entry.value {
+                        Value::Block(block) => stored.push((index, block)),
+                        Value::Hole => block_of(index).fill(0),
+                    },
+                    newest => unknown.push((index, newest)),
                 },
             }
         }
         state.map.runs.clone()
     };
-    for index in unknown {
-        match look_up_in_runs(core, &runs, lba + index).await? {
-            Some(Value::Block(block)) => stored.push((index, block)),
-            Some(Value::Hole(_)) | None => block_of(index).fill(0),
+    for (index, newest) in unknown {
+        let found = look_up_in_runs(core, &runs, lba + index, view, newest).await?;
+        match found.and_then(|entry| entry.block()) {
+            Some(block) => stored.push((index, block)),
+            None => block_of(index).fill(0),
         }
     }
     stored.sort_unstable_by_key(|(index, _)| *index);

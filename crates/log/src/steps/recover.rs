@@ -29,8 +29,8 @@ use crate::steps::commit::commit;
 use crate::steps::read::read_summary;
 use crate::steps::seal::apply;
 use crate::steps::whole::{Whole, read_whole};
-use crate::steps::write::{discard, seal_open, write};
-use crate::summary::{Kind, Summary};
+use crate::steps::write::{discard_range, seal_open, write_block};
+use crate::summary::{Kind, Summary, UNUSED};
 use crate::usage::{Content, Use};
 
 /// Steps 1 to 3. The roots were decoded and checked; no task in the background runs yet. Returns
@@ -76,9 +76,15 @@ async fn load_roots(core: &Core, roots: &Roots) -> Result<(), LogError> {
     }
     state.map.runs = runs;
     state.rebuild = roots.rebuild;
-    state.epoch = roots.epoch;
     state.next_run = roots.next_run;
     Ok(())
+}
+
+/// Notes the births in a summary, before its contents are applied: those of a snapshot that was
+/// not complete are in no roots.
+fn found(state: &mut State, summary: &Summary) {
+    let slots = summary.slots.iter().filter(|slot| slot.lba != UNUSED).map(|slot| slot.birth);
+    state.heads.found(slots.chain(summary.holes.iter().map(|hole| hole.birth)));
 }
 
 /// Reads the fences of a run.
@@ -98,6 +104,7 @@ async fn load_run(core: &Core, root: &RunRoot) -> Result<Run, LogError> {
 fn replay_recent(core: &Core, state: &mut State, roots: &Roots, summary: &Summary, segment: u32) {
     let kept: Use = *state.usage.of(segment);
     let mut dead = Vec::new();
+    found(state, summary);
     apply(state, &core.segments, summary, segment, &mut |block| dead.push(block));
     state.usage.set(segment, kept);
     let is_frozen = |use_number: u32| {
@@ -123,6 +130,7 @@ async fn roll_forward(core: &Core, roots: &Roots) -> Result<u64, LogError> {
         staged_through = staged_through.max(summary.staged_through);
         let state = &mut *core.state.borrow_mut();
         let mut dead = Vec::new();
+        found(state, &summary);
         apply(state, &core.segments, &summary, segment, &mut |block| dead.push(block));
         for block in dead {
             state.usage.dead(core.segments.segment_of(block.place), &block);
@@ -164,12 +172,14 @@ pub(crate) async fn apply_staged(core: &Rc<Core>, staged_through: u64) -> Result
     for (area, FoundRecord { summary, first_block }) in &records {
         // A segment that is sealed before the record's end does not contain the record.
         applied(summary.sequence - 1);
-        for &(lba, count) in &summary.holes {
-            discard(core, lba, count).await?;
+        found(&mut core.state.borrow_mut(), summary);
+        for &hole in &summary.holes {
+            while !discard_range(core, hole).await? {}
         }
         for (index, slot) in summary.slots.iter().enumerate() {
             let start = first_block + index * BLOCK_BYTES as usize;
-            write(core, slot.lba, &area.slice(start..start + BLOCK_BYTES as usize)).await?;
+            let block = area.slice(start..start + BLOCK_BYTES as usize);
+            while !write_block(core, slot.lba, &block, slot.birth).await? {}
         }
     }
     applied(last);

@@ -2,8 +2,8 @@
 //!
 //! At this instant, without waiting, the segment's blocks enter the map and count as the truth.
 //! Until the segment is written, reads of it are served from memory. Blocks that the cleaner is
-//! moving and that this segment has newer are dropped here, so that the order of the sequence is
-//! the order of the versions of each block.
+//! moving and that this segment has newer are dropped here, or are late if a snapshot keeps them:
+//! of one birth, the order of the sequence is the order of the versions of each block.
 
 use std::rc::Rc;
 
@@ -12,10 +12,10 @@ use stripewise_drive::Buffer;
 
 use crate::core::{Core, InFlight, State};
 use crate::error::LogError;
-use crate::map::entry::Block;
+use crate::map::entry::{Block, Entry, Value};
 use crate::open_segment::OpenSegment;
 use crate::shape::Segments;
-use crate::summary::{Kind, Summary, UNUSED};
+use crate::summary::{Kind, Slot, Summary, UNUSED};
 use crate::usage::Content;
 
 /// Waits until a segment may be written and takes its place; it must be sealed without waiting.
@@ -52,17 +52,17 @@ pub(crate) fn seal(core: &Rc<Core>, state: &mut State, open: OpenSegment, place:
     // Staged blocks are in the clients' segment: one of survivors says nothing new of them.
     let through = if open.is_of_clients() { state.staging.last() } else { state.staged_through };
     let volume = core.identity.volume;
-    let (summary, data) = open.seal(volume, sequence, through, state.epoch, &core.drives.buffers);
+    let (summary, data) = open.seal(volume, sequence, through, &core.drives.buffers);
     let blocks = summary.slots.iter().filter(|slot| slot.lba != UNUSED).count() as u64;
     if summary.kind == Kind::Data(0) {
         state.staging.sealed(sequence);
         state.staged_through = through;
+        let kept = state.heads.kept();
         for survivors in &mut state.survivors {
-            summary
-                .slots
-                .iter()
-                .for_each(|slot| survivors.drop_range(slot.lba, u64::from(slot.lba != UNUSED)));
-            summary.holes.iter().for_each(|&(lba, count)| survivors.drop_range(lba, count));
+            let slots = summary.slots.iter().filter(|slot| slot.lba != UNUSED);
+            slots.for_each(|slot| survivors.overtaken(slot.lba, 1, slot.birth, kept));
+            let holes = summary.holes.iter();
+            holes.for_each(|hole| survivors.overtaken(hole.lba, hole.count, hole.birth, kept));
         }
         state.figures.new_blocks += blocks;
     } else {
@@ -76,8 +76,8 @@ pub(crate) fn seal(core: &Rc<Core>, state: &mut State, open: OpenSegment, place:
     start(core, state, sequence, segment, data);
 }
 
-/// Brings the contents of a data segment into the map. Passes each entry of the table that it
-/// replaces to `replaced`.
+/// Brings the contents of a data segment into the map. Passes each block of the table that it
+/// replaces, or that no viewer sees any more, to `replaced`.
 pub(crate) fn apply(
     state: &mut State,
     segments: &Segments,
@@ -86,8 +86,9 @@ pub(crate) fn apply(
     replaced: &mut impl FnMut(Block),
 ) {
     let Kind::Data(survived) = summary.kind else { panic!("only data is applied") };
-    for &(lba, count) in &summary.holes {
-        state.map.table.put_hole(lba, count, replaced);
+    let kept = state.heads.kept();
+    for hole in &summary.holes {
+        state.map.table.put(hole.entry(), kept, replaced);
     }
     let mut live = 0;
     for (slot, entry) in summary.slots.iter().enumerate().filter(|(_, entry)| entry.lba != UNUSED) {
@@ -95,9 +96,10 @@ pub(crate) fn apply(
             place: segments.place(segment, slot as u64),
             crc: entry.crc,
             use_number: summary.sequence as u32,
-            birth: entry.birth,
         };
-        state.map.table.put_block(entry.lba, block).into_iter().for_each(&mut *replaced);
+        let Slot { lba, birth, is_late, .. } = *entry;
+        let entry = Entry { lba, count: 1, birth, is_late, value: Value::Block(block) };
+        state.map.table.put(entry, kept, replaced);
         live += 1;
     }
     let used = state.usage.sealed(segment, Content::Data, summary.sequence);

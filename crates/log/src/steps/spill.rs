@@ -2,7 +2,8 @@
 //!
 //! Both write map segments through the plan, like data. A run counts once it is durable; an
 //! interrupted one leaves segments that nothing refers to. A merge finds the blocks that newer
-//! entries replaced; they are counted as dead together with the exchange of the runs.
+//! entries replaced and no snapshot keeps; they are counted as dead together with the exchange of
+//! the runs.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -10,13 +11,14 @@ use std::rc::Rc;
 use stripewise_array::Class;
 use stripewise_drive::Buffer;
 
-use crate::core::Core;
+use crate::core::{Core, State};
 use crate::error::LogError;
 use crate::map::entry::{Block, Entry};
 use crate::map::merge::{Merge, Step};
 use crate::map::page::{PAGE_ENTRIES, encode_page};
 use crate::map::run::{FENCES, Fence, Run, RunRoot, encode_fences};
 use crate::map::runs_to_merge;
+use crate::map::table::Table;
 use crate::mutation::{Mutation, is_chosen};
 use crate::shape::BLOCK_BYTES;
 use crate::steps::commit::commit;
@@ -27,6 +29,8 @@ use crate::usage::Content;
 
 /// Pages that a merge reads of a run at a time.
 const READ_PAGES: u64 = 32;
+/// Entries that a merge takes of a table at a time.
+pub(crate) const TABLE_ENTRIES: usize = 4096;
 
 /// Does what is due; true if there was something.
 pub(crate) async fn one_round(core: &Rc<Core>) -> Result<bool, LogError> {
@@ -67,20 +71,23 @@ pub(crate) async fn one_round(core: &Rc<Core>) -> Result<bool, LogError> {
 
 /// Writes the table as the newest run.
 async fn spill(core: &Rc<Core>) -> Result<(), LogError> {
-    let (table, id, is_oldest) = {
+    let (table, id, mut merge) = {
         let state = &mut *core.state.borrow_mut();
         state.wanted.spill = false;
         state.frozen_through = state.plan.next_sequence().saturating_sub(1);
         state.next_run += 1;
-        (state.map.freeze(), state.next_run, state.map.runs.is_empty())
+        // Below the oldest run everything is unmapped, so holes need no entries.
+        let is_oldest = state.map.runs.is_empty();
+        let drops_holes = is_oldest && !state.has_late_survivors();
+        let merge = Merge::new(1, state.heads.kept().clone(), is_oldest, drops_holes);
+        (state.map.freeze(), state.next_run, merge)
     };
     let mut writer = RunWriter::new(core, id);
-    // Below the oldest run everything is unmapped, so holes need no entries.
-    for entry in table.iter().filter(|entry| !is_oldest || entry.is_block()) {
-        writer.push(entry).await?;
-    }
+    let mut next = 0;
+    let dead = merge_into(&mut writer, &mut merge, async |_| Ok(some_of(&table, &mut next))).await?;
     let run = writer.finish().await?;
     let state = &mut *core.state.borrow_mut();
+    bury(core, state, &dead);
     state.map.frozen = None;
     if run.root.entries > 0 {
         state.map.runs.insert(0, Rc::new(run));
@@ -94,34 +101,68 @@ async fn spill(core: &Rc<Core>) -> Result<(), LogError> {
 
 /// Merges the newest runs into one.
 async fn merge_newest(core: &Rc<Core>, count: usize) -> Result<(), LogError> {
-    let (runs, id, is_oldest) = {
+    let (runs, id, mut merge) = {
         let state = &mut *core.state.borrow_mut();
         state.next_run += 1;
         let runs = state.map.runs[..count].to_vec();
-        (runs, state.next_run, count == state.map.runs.len())
+        let is_oldest = count == state.map.runs.len();
+        // A late entry is recognised as old by the newer version behind it, which may be a hole.
+        let has_late = state.has_late_survivors() || state.map.tables().any(Table::has_late);
+        let merge = Merge::new(count, state.heads.kept().clone(), is_oldest, is_oldest && !has_late);
+        (runs, state.next_run, merge)
     };
     let mut writer = RunWriter::new(core, id);
-    let mut merge = Merge::new(count, is_oldest);
     let mut next_page = vec![0; count];
-    let mut dead = Vec::new();
-    loop {
-        match merge.step() {
-            Step::Entry(entry) => writer.push(entry).await?,
-            Step::Dead(block) => dead.push(block),
-            Step::Feed(source) => {
-                let pages = read_some(core, &runs[source], &mut next_page[source]).await?;
-                merge.sources[source].is_at_end = pages.is_empty();
-                merge.sources[source].entries.extend(pages);
-            }
-            Step::End => break,
-        }
-    }
+    let feed = async |source: usize| read_some(core, &runs[source], &mut next_page[source]).await;
+    let mut dead = merge_into(&mut writer, &mut merge, feed).await?;
     let run = writer.finish().await?;
     if is_chosen(Mutation::DeadListForgotten) {
         dead.clear();
     }
     install(core, count, run, &dead);
     Ok(())
+}
+
+/// Merges into a run; `feed` gives the next entries of a source, and none at its end. Returns the
+/// blocks that are dead.
+async fn merge_into(
+    writer: &mut RunWriter<'_>,
+    merge: &mut Merge,
+    mut feed: impl AsyncFnMut(usize) -> Result<VecDeque<Entry>, LogError>,
+) -> Result<Vec<Block>, LogError> {
+    let mut dead = Vec::new();
+    loop {
+        match merge.step() {
+            Step::Entry(entry) => writer.push(entry).await?,
+            Step::Dead(block) => dead.push(block),
+            Step::Feed(source) => {
+                let entries = feed(source).await?;
+                merge.sources[source].is_at_end = entries.is_empty();
+                merge.sources[source].entries.extend(entries);
+            }
+            Step::End => return Ok(dead),
+        }
+    }
+}
+
+/// The next entries of a table, all versions of each range; none at its end.
+pub(crate) fn some_of(table: &Table, next: &mut u64) -> VecDeque<Entry> {
+    let mut entries: VecDeque<Entry> = VecDeque::new();
+    for entry in table.from(*next) {
+        let is_same_range = entries.back().is_some_and(|last| last.lba == entry.lba);
+        if entries.len() >= TABLE_ENTRIES && !is_same_range {
+            break;
+        }
+        entries.push_back(entry);
+    }
+    *next = entries.back().map_or(*next, |last| last.lba + 1);
+    entries
+}
+
+fn bury(core: &Core, state: &mut State, dead: &[Block]) {
+    for block in dead {
+        state.usage.dead(core.segments.segment_of(block.place), block);
+    }
 }
 
 /// The next entries of a run; none at its end.
@@ -139,9 +180,7 @@ async fn read_some(core: &Core, run: &Run, page: &mut u64) -> Result<VecDeque<En
 /// Puts a run in the place of the newest `count`.
 fn install(core: &Core, count: usize, run: Run, dead: &[Block]) {
     let state = &mut *core.state.borrow_mut();
-    for block in dead {
-        state.usage.dead(core.segments.segment_of(block.place), block);
-    }
+    bury(core, state, dead);
     for old in state.map.runs.drain(..count) {
         state.usage.run_replaced(&old.root.segments);
     }
@@ -169,9 +208,16 @@ impl<'a> RunWriter<'a> {
     }
 
     async fn push(&mut self, entry: Entry) -> Result<(), LogError> {
+        if self.entries.len() == PAGE_ENTRIES {
+            // A range goes to the next page as a whole, unless it fills the page.
+            let start = self.entries.partition_point(|earlier| earlier.lba < entry.lba);
+            let moved = if start > 0 { self.entries.split_off(start) } else { Vec::new() };
+            self.end_page().await?;
+            self.entries = moved;
+        }
         self.run.root.entries += 1;
         self.entries.push(entry);
-        if self.entries.len() == PAGE_ENTRIES { self.end_page().await } else { Ok(()) }
+        Ok(())
     }
 
     async fn end_page(&mut self) -> Result<(), LogError> {
@@ -195,7 +241,7 @@ impl<'a> RunWriter<'a> {
             crc32c(bytes)
         });
         let crc = crc.unwrap_or_default();
-        self.slots.push(Slot { lba: self.slots.len() as u64, crc, birth: self.run.root.id as u32 });
+        self.slots.push(Slot { lba: self.slots.len() as u64, crc, birth: 0, is_late: false });
         if self.slots.len() as u64 == self.core.segments.payload {
             self.end_segment().await?;
         }
@@ -210,7 +256,6 @@ impl<'a> RunWriter<'a> {
             volume: self.core.identity.volume,
             sequence,
             staged_through: 0,
-            epoch: 0,
             slots: std::mem::take(&mut self.slots),
             holes: Vec::new(),
         };

@@ -13,4 +13,5 @@ mod model_check;
 mod mutations;
 mod rebuild;
 mod scrub;
+mod snapshots;
 mod space;

@@ -25,6 +25,23 @@ fn is_found_in_a_rebuild(mutation: Mutation) {
     assert!(found.is_some(), "{mutation:?} went unnoticed in {LIVES} rebuilds");
 }
 
+fn is_found_with_snapshots(mutation: Mutation) {
+    choose(Some(mutation));
+    let life = crate::snapshots::life;
+    let found = (1..=LIVES).find(|&seed| catch_unwind(AssertUnwindSafe(|| life(seed))).is_err());
+    choose(None);
+    assert!(found.is_some(), "{mutation:?} went unnoticed in {LIVES} lives with snapshots");
+}
+
+test_cases! {
+    broken_rule_is_found_with_snapshots = is_found_with_snapshots {
+        kept_version_dropped: super::Mutation::KeptVersionDropped,
+        kept_block_cleaned_away: super::Mutation::KeptBlockCleanedAway,
+        snapshot_before_its_data: super::Mutation::SnapshotBeforeItsData,
+        late_versions_count_as_newest: super::Mutation::LateVersionsCountAsNewest,
+    }
+}
+
 test_cases! {
     broken_rule_is_found_in_a_rebuild = is_found_in_a_rebuild {
         unfinished_member_believed: super::Mutation::UnfinishedMemberBelieved,

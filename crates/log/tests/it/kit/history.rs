@@ -43,6 +43,24 @@ impl History {
         Rc::new(Self { blocks: RefCell::new(vec![Versions::default(); blocks as usize]), next: Cell::new(1) })
     }
 
+    /// The state of this instant, as the contents of a snapshot that is begun now.
+    pub fn copy(&self) -> Rc<Self> {
+        Rc::new(Self { blocks: self.blocks.clone(), next: self.next.clone() })
+    }
+
+    /// Allows what was written to another history since this is a copy of it.
+    pub fn allow_up_to(&self, now: &Self) {
+        for (block, now) in self.blocks.borrow_mut().iter_mut().zip(now.blocks.borrow().iter()) {
+            block.newest = now.newest;
+            block.zeroes.clone_from(&now.zeroes);
+        }
+    }
+
+    /// Begins versions where another history is.
+    pub fn go_on_after(&self, other: &Self) {
+        self.next.set(self.next.get().max(other.next.get()));
+    }
+
     pub fn blocks(&self) -> u64 {
         self.blocks.borrow().len() as u64
     }
@@ -94,10 +112,23 @@ impl History {
 
     /// Compares all blocks with what they may be; from now on they are what was found.
     pub async fn judge(&self, log: &Log, after_crash: bool, seed: u64, when: &str) {
+        self.judge_view(log, None, after_crash, seed, when).await;
+    }
+
+    /// The same for a snapshot.
+    pub async fn judge_snapshot(&self, log: &Log, name: &str, seed: u64, when: &str) {
+        self.judge_view(log, Some(name), false, seed, &format!("{when}: snapshot {name}")).await;
+    }
+
+    async fn judge_view(&self, log: &Log, name: Option<&str>, after_crash: bool, seed: u64, when: &str) {
         let mut lba = 0;
         while lba < self.blocks() {
             let count = (self.blocks() - lba).min(61);
-            let read = log.read(lba * BLOCK as u64, count as usize * BLOCK).await;
+            let (offset, length) = (lba * BLOCK as u64, count as usize * BLOCK);
+            let read = match name {
+                None => log.read(offset, length).await,
+                Some(name) => log.read_snapshot(name, offset, length).await,
+            };
             let bytes =
                 read.unwrap_or_else(|error| panic!("seed {seed}: {when}: blocks {lba}+{count}: {error}"));
             for (lba, bytes) in (lba..).zip(bytes.to_vec().chunks_exact(BLOCK)) {

@@ -1,0 +1,269 @@
+//! Heads (the volume and its clones) and snapshots of a log.
+//!
+//! What durable roots still keep is kept: a snapshot that is being deleted, or a tip that is being
+//! left by a rollback, *fades* until roots without it are durable. A snapshot that is being made is
+//! *pending*, in no roots, until all that it contains is durable.
+
+use crate::error::LogError;
+use crate::map::lineage::{Birth, Branches, Kept, LAST_EPOCH, View, branch_start};
+
+/// Snapshots of a log.
+const MOST_SNAPSHOTS: usize = 4096;
+/// Bytes of a snapshot's name.
+const LONGEST_NAME_BYTES: usize = 128;
+
+/// A volume that can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) id: u32,
+    /// Birth of what is written now.
+    pub(crate) tip: Birth,
+    pub(crate) capacity_blocks: u64,
+}
+
+/// A kept state of a head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// Head that it was taken of.
+    pub(crate) head: u32,
+    pub(crate) birth: Birth,
+    pub(crate) capacity_blocks: u64,
+    pub(crate) name: String,
+}
+
+/// Heads and snapshots as roots have them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadRoots {
+    pub(crate) forks: Vec<Birth>,
+    /// Number of the next head.
+    pub(crate) next_head: u32,
+    pub(crate) heads: Vec<Head>,
+    pub(crate) snapshots: Vec<Snapshot>,
+}
+
+/// Heads and snapshots of an open log.
+pub(crate) struct Heads {
+    branches: Branches,
+    next_head: u32,
+    heads: Vec<(Head, View)>,
+    snapshots: Vec<Snapshot>,
+    /// Births that durable roots may still keep.
+    fading: Vec<Birth>,
+    /// Snapshot that is in no roots yet.
+    pending: Option<Snapshot>,
+    /// Head whose writes wait for a rollback.
+    rolling_back: Option<u32>,
+    kept: Kept,
+}
+
+impl Heads {
+    /// One head, without snapshots.
+    pub(crate) fn new(capacity_blocks: u64) -> Self {
+        let head = Head { id: 0, tip: 0, capacity_blocks };
+        let roots = HeadRoots { forks: vec![0], next_head: 1, heads: vec![head], snapshots: Vec::new() };
+        Self::from_roots(&roots).expect("well formed")
+    }
+
+    /// Those of roots; `None` if they are malformed.
+    pub(crate) fn from_roots(roots: &HeadRoots) -> Option<Self> {
+        let branches = Branches::from_forks(roots.forks.clone())?;
+        let mut births = roots.heads.iter().map(|head| head.tip);
+        let births_exist = births.all(|birth| branches.has(birth))
+            && roots.snapshots.iter().all(|snapshot| branches.has(snapshot.birth));
+        if !births_exist {
+            return None;
+        }
+        let heads = roots.heads.iter().map(|head| (head.clone(), branches.view(head.tip))).collect();
+        let mut all = Self {
+            kept: Kept::new(&branches, []),
+            branches,
+            next_head: roots.next_head,
+            heads,
+            snapshots: roots.snapshots.clone(),
+            fading: Vec::new(),
+            pending: None,
+            rolling_back: None,
+        };
+        all.changed();
+        Some(all)
+    }
+
+    /// Those that roots of this instant have.
+    pub(crate) fn roots(&self) -> HeadRoots {
+        HeadRoots {
+            forks: self.branches.forks().to_vec(),
+            next_head: self.next_head,
+            heads: self.heads.iter().map(|(head, _)| head.clone()).collect(),
+            snapshots: self.snapshots.clone(),
+        }
+    }
+
+    fn changed(&mut self) {
+        for (head, view) in &mut self.heads {
+            *view = self.branches.view(head.tip);
+        }
+        let heads = self.heads.iter().map(|(head, _)| head.tip);
+        let snapshots = self.snapshots.iter().chain(&self.pending).map(|snapshot| snapshot.birth);
+        let tips = heads.chain(snapshots).chain(self.fading.iter().copied());
+        self.kept = Kept::new(&self.branches, tips);
+    }
+
+    /// Viewers whose versions are live.
+    pub(crate) fn kept(&self) -> &Kept {
+        &self.kept
+    }
+
+    /// View of the only viewer; `None` if there are several.
+    pub(crate) fn only_view(&self) -> Option<&View> {
+        let (_, view) = self.heads.first().filter(|_| self.kept.is_single())?;
+        Some(view)
+    }
+
+    fn find(&self, id: u32) -> Result<&(Head, View), LogError> {
+        self.heads.iter().find(|(head, _)| head.id == id).ok_or(LogError::NoSuchClone)
+    }
+
+    /// A head.
+    pub(crate) fn head(&self, id: u32) -> Result<&Head, LogError> {
+        self.find(id).map(|(head, _)| head)
+    }
+
+    /// View of a head.
+    pub(crate) fn view(&self, id: u32) -> Result<&View, LogError> {
+        self.find(id).map(|(_, view)| view)
+    }
+
+    /// Numbers of the heads.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.heads.iter().map(|(head, _)| head.id)
+    }
+
+    /// Birth of a head's next write; `None` while a rollback makes it wait.
+    pub(crate) fn writes_at(&self, id: u32) -> Result<Option<Birth>, LogError> {
+        let tip = self.head(id)?.tip;
+        Ok((self.rolling_back != Some(id)).then_some(tip))
+    }
+
+    /// Snapshots of a head, the oldest first.
+    pub(crate) fn snapshots(&self, id: u32) -> impl Iterator<Item = &Snapshot> {
+        self.snapshots.iter().filter(move |snapshot| snapshot.head == id)
+    }
+
+    /// Number of all snapshots.
+    pub(crate) fn snapshot_count(&self) -> usize {
+        self.snapshots.len()
+    }
+
+    /// A snapshot of a head.
+    pub(crate) fn snapshot(&self, id: u32, name: &str) -> Result<&Snapshot, LogError> {
+        let found = self.snapshots(id).find(|snapshot| snapshot.name == name);
+        found.ok_or_else(|| LogError::NoSuchSnapshot { name: name.into() })
+    }
+
+    /// View of a snapshot.
+    pub(crate) fn snapshot_view(&self, id: u32, name: &str) -> Result<View, LogError> {
+        Ok(self.branches.view(self.snapshot(id, name)?.birth))
+    }
+
+    /// Takes a snapshot of this instant. It is in no roots before [`Self::complete_snapshot`].
+    pub(crate) fn begin_snapshot(&mut self, id: u32, name: &str) -> Result<(), LogError> {
+        let head = self.head(id)?.clone();
+        if self.snapshots(id).any(|snapshot| snapshot.name == name) {
+            return Err(LogError::SnapshotExists { name: name.into() });
+        }
+        if name.is_empty() || name.len() > LONGEST_NAME_BYTES {
+            return Err(LogError::SnapshotName { name: name.into() });
+        }
+        if self.snapshots.len() >= MOST_SNAPSHOTS || head.tip & LAST_EPOCH == LAST_EPOCH {
+            return Err(LogError::TooManySnapshots);
+        }
+        assert!(self.pending.is_none(), "one is made at a time");
+        let Head { tip: birth, capacity_blocks, .. } = head;
+        self.pending = Some(Snapshot { head: id, birth, capacity_blocks, name: name.into() });
+        self.set_tip(id, birth + 1);
+        Ok(())
+    }
+
+    /// Lets the next roots have the pending snapshot: its contents are durable.
+    pub(crate) fn complete_snapshot(&mut self) {
+        self.snapshots.extend(self.pending.take());
+        self.changed();
+    }
+
+    /// Gives up the pending snapshot.
+    pub(crate) fn drop_snapshot(&mut self) {
+        self.pending = None;
+        self.changed();
+    }
+
+    fn set_tip(&mut self, id: u32, tip: Birth) {
+        self.heads.iter_mut().filter(|(head, _)| head.id == id).for_each(|(head, _)| head.tip = tip);
+        self.changed();
+    }
+
+    /// Deletes a snapshot. Its versions are kept until [`Self::faded`].
+    pub(crate) fn delete_snapshot(&mut self, id: u32, name: &str) -> Result<(), LogError> {
+        let birth = self.snapshot(id, name)?.birth;
+        self.snapshots.retain(|snapshot| snapshot.head != id || snapshot.name != name);
+        self.fading.push(birth);
+        self.changed();
+        Ok(())
+    }
+
+    /// Makes the contents of a snapshot those of its head. Writes wait, and what the head had is
+    /// kept, until [`Self::faded`].
+    pub(crate) fn roll_back(&mut self, id: u32, name: &str) -> Result<(), LogError> {
+        let birth = self.snapshot(id, name)?.birth;
+        let left = self.head(id)?.tip;
+        let tip = self.branches.fork(birth).ok_or(LogError::TooManySnapshots)?;
+        self.fading.push(left);
+        self.rolling_back = Some(id);
+        self.set_tip(id, tip);
+        Ok(())
+    }
+
+    /// Adds a head with the contents of a snapshot.
+    pub(crate) fn add_clone(&mut self, id: u32, name: &str) -> Result<u32, LogError> {
+        let Snapshot { birth, capacity_blocks, .. } = *self.snapshot(id, name)?;
+        let tip = self.branches.fork(birth).ok_or(LogError::TooManySnapshots)?;
+        let new = self.next_head;
+        self.next_head += 1;
+        let view = self.branches.view(tip);
+        self.heads.push((Head { id: new, tip, capacity_blocks }, view));
+        self.changed();
+        Ok(new)
+    }
+
+    /// Deletes a clone with its snapshots. Its versions are kept until [`Self::faded`].
+    pub(crate) fn delete_clone(&mut self, id: u32) -> Result<(), LogError> {
+        let tip = self.head(id)?.tip;
+        let gone = self.snapshots(id).map(|snapshot| snapshot.birth).chain([tip]).collect::<Vec<_>>();
+        self.fading.extend(gone);
+        self.snapshots.retain(|snapshot| snapshot.head != id);
+        self.heads.retain(|(head, _)| head.id != id);
+        self.changed();
+        Ok(())
+    }
+
+    /// Notes that roots of this state are durable.
+    pub(crate) fn faded(&mut self) {
+        self.fading.clear();
+        self.rolling_back = None;
+        self.changed();
+    }
+
+    /// Notes births that recovery finds after the roots: those of a snapshot that was not complete.
+    pub(crate) fn found(&mut self, births: impl Iterator<Item = Birth>) {
+        let mut has_moved = false;
+        for birth in births {
+            let of_branch = |head: &Head| branch_start(head.tip) == branch_start(birth) && head.tip < birth;
+            for (head, _) in self.heads.iter_mut().filter(|(head, _)| of_branch(head)) {
+                head.tip = birth;
+                has_moved = true;
+            }
+        }
+        if has_moved {
+            self.changed();
+        }
+    }
+}

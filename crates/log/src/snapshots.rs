@@ -1,0 +1,111 @@
+//! Snapshots and clones of a log, as their users see them.
+
+use stripewise_drive::Buffer;
+
+use crate::error::LogError;
+use crate::log::Log;
+use crate::shape::BLOCK_BYTES;
+use crate::steps::diff::{LogChanges, diff};
+use crate::steps::read::read;
+use crate::steps::snapshot;
+
+/// A snapshot of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Size of the volume then, bytes.
+    pub capacity_bytes: u64,
+}
+
+impl Log {
+    /// Takes a snapshot: what was acknowledged when this is called. It is durable when this
+    /// returns.
+    pub async fn create_snapshot(&self, name: &str) -> Result<(), LogError> {
+        snapshot::create(&self.core, self.head, name).await
+    }
+
+    /// Deletes a snapshot. Clones of it stay.
+    pub async fn delete_snapshot(&self, name: &str) -> Result<(), LogError> {
+        snapshot::delete(&self.core, self.head, name).await
+    }
+
+    /// The volume's snapshots, the oldest first.
+    pub fn snapshots(&self) -> Vec<LogSnapshot> {
+        let state = self.core.state.borrow();
+        let snapshots = state.heads.snapshots(self.head).map(|snapshot| LogSnapshot {
+            name: snapshot.name.clone(),
+            capacity_bytes: snapshot.capacity_blocks * BLOCK_BYTES,
+        });
+        snapshots.collect()
+    }
+
+    /// Reads a range of a snapshot.
+    pub async fn read_snapshot(
+        &self,
+        name: &str,
+        offset_bytes: u64,
+        length_bytes: usize,
+    ) -> Result<Buffer, LogError> {
+        let (lba, count) = self.blocks(offset_bytes, length_bytes as u64)?;
+        let view = self.core.state.borrow().heads.snapshot_view(self.head, name)?;
+        read(&self.core, &view, lba, count).await
+    }
+
+    /// Makes a snapshot's contents those of the volume. Snapshots stay, later ones too. Writes wait
+    /// until it is durable.
+    pub async fn roll_back(&self, name: &str) -> Result<(), LogError> {
+        snapshot::roll_back(&self.core, self.head, name).await
+    }
+
+    /// Makes a volume with the contents of a snapshot, which shares all blocks with it.
+    pub async fn clone_snapshot(&self, name: &str) -> Result<Self, LogError> {
+        let head = snapshot::clone(&self.core, self.head, name).await?;
+        Ok(Self { core: self.core.clone(), head })
+    }
+
+    /// Number of this volume in its log: 0, or that of a clone.
+    pub fn number(&self) -> u32 {
+        self.head
+    }
+
+    /// Numbers of all volumes of the log: 0 and the clones.
+    pub fn numbers(&self) -> Vec<u32> {
+        self.core.state.borrow().heads.ids().collect()
+    }
+
+    /// The volume of a number.
+    pub fn volume(&self, number: u32) -> Result<Self, LogError> {
+        self.core.state.borrow().heads.head(number)?;
+        Ok(Self { core: self.core.clone(), head: number })
+    }
+
+    /// Deletes this clone with its snapshots. The first volume goes with its log.
+    pub async fn delete_clone(&self) -> Result<(), LogError> {
+        match self.head {
+            0 => Err(LogError::NoSuchClone),
+            head => snapshot::delete_clone(&self.core, head).await,
+        }
+    }
+
+    /// Ranges in which a snapshot differs from an older one, or the volume from a snapshot (`newer`
+    /// is `None`); without an older one, all data. Begins at `from_bytes`; the answer says where to
+    /// go on.
+    pub async fn changes(
+        &self,
+        older: Option<&str>,
+        newer: Option<&str>,
+        from_bytes: u64,
+    ) -> Result<LogChanges, LogError> {
+        let (older, newer) = {
+            let heads = &self.core.state.borrow().heads;
+            let older = older.map(|name| heads.snapshot_view(self.head, name)).transpose()?;
+            let newer = match newer {
+                Some(name) => heads.snapshot_view(self.head, name)?,
+                None => heads.view(self.head)?.clone(),
+            };
+            (older, newer)
+        };
+        diff(&self.core, older.as_ref(), &newer, from_bytes / BLOCK_BYTES).await
+    }
+}
