@@ -34,6 +34,8 @@ pub enum Mutation {
     KeptBlockCleanedAway,
     /// A snapshot is recorded before all that it contains is durable.
     SnapshotBeforeItsData,
+    /// Blocks of a snapshot are given up before roots without the snapshot are durable.
+    SnapshotGivenUpBeforeRoots,
     /// A version that the cleaner moves hides a newer one in an older run.
     LateVersionsCountAsNewest,
 }
@@ -55,6 +57,7 @@ impl Mutation {
         Self::KeptVersionDropped,
         Self::KeptBlockCleanedAway,
         Self::SnapshotBeforeItsData,
+        Self::SnapshotGivenUpBeforeRoots,
         Self::LateVersionsCountAsNewest,
     ];
 }

@@ -69,6 +69,9 @@ async fn change<T>(
     let _turn = core.snapshot_turn.acquire(1).await;
     core.check()?;
     let result = change(&mut core.state.borrow_mut().heads)?;
+    if is_chosen(Mutation::SnapshotGivenUpBeforeRoots) {
+        core.state.borrow_mut().heads.faded();
+    }
     // Not dropped in between: this task ends it, whatever becomes of the caller.
     let committed = core.context.spawn(finish(core.clone())).await;
     committed.map(|()| result)

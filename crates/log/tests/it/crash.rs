@@ -128,9 +128,9 @@ test_cases! {
 }
 
 /// Slots of roots in which no commit ends while they are stuck.
-struct StuckRoots {
-    slots: Rc<SlotRoots>,
-    is_stuck: Cell<bool>,
+pub struct StuckRoots {
+    pub slots: Rc<SlotRoots>,
+    pub is_stuck: Cell<bool>,
 }
 
 impl RootStore for StuckRoots {

@@ -83,3 +83,11 @@ fn forgotten_parity_is_found_after_a_scrub() {
     choose(None);
     assert!(lost.is_err());
 }
+
+#[test]
+fn snapshots_given_up_early_lose_blocks() {
+    choose(Some(Mutation::SnapshotGivenUpBeforeRoots));
+    let lost = catch_unwind(crate::snapshots::deletions_wait_for_the_roots);
+    choose(None);
+    assert!(lost.is_err());
+}

@@ -1,6 +1,6 @@
 //! Snapshots, rollback, clones and differences, with power cuts at any instant.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,6 +10,7 @@ use stripewise_layout::MemberSet;
 use stripewise_log::{Log, LogError};
 use stripewise_runtime::VirtualExecutor;
 
+use crate::crash::StuckRoots;
 use crate::kit::history::{History, client};
 use crate::kit::seeds::sweep;
 use crate::kit::{Setup, dynamic};
@@ -444,4 +445,47 @@ fn snapshots_take_the_same_short_time_at_any_size() {
     let (few, many) = (creation_ns(50), creation_ns(6000));
     assert!((1_000_000..10_000_000).contains(&many), "{many} ns");
     assert!(many <= few + 1_000_000, "{few} ns with few blocks, {many} ns with many");
+}
+
+/// Deletes a snapshot while no commit ends, and overwrites what it has; then power is cut.
+pub fn deletions_wait_for_the_roots() {
+    let mut setup = Setup::small("raid5", 4);
+    setup.fill = 0.2;
+    let drives: Vec<Rc<dyn Drive>> =
+        (0..4).map(|_| MemoryDrive::new("memory", setup.drive_bytes()) as Rc<dyn Drive>).collect();
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    let own = executor.block_on(async {
+        let mut stuck = None;
+        let log = setup.create_with(&context, &drives, |slots| {
+            stuck.insert(Rc::new(StuckRoots { slots, is_stuck: Cell::new(false) })).clone()
+        });
+        let log = log.await;
+        let history = History::new(log.capacity_bytes() / 4096);
+        history.write(&log, 0, 4, false).await.expect("written");
+        log.create_snapshot("kept").await.expect("created");
+        let own = history.copy();
+        stuck.expect("made with the log").is_stuck.set(true);
+        let deletion = Box::pin(log.delete_snapshot("kept"));
+        let deleted = context.time_limit_ns(1_000_000, deletion).await;
+        assert!(deleted.is_err(), "no commit can end");
+        // Enough to seal the segment that has the snapshot's blocks.
+        for lba in 0..40 {
+            history.write(&log, lba, 1, false).await.expect("written");
+        }
+        history.flush(&log).await.expect("flushed");
+        own
+    });
+    drop(executor);
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let log = setup.open(&context, &drives, MemberSet::EMPTY).await.expect("recovered");
+        own.judge_snapshot(&log, "kept", 1, "without the commit").await;
+    });
+}
+
+#[test]
+fn deleted_snapshots_are_kept_until_roots_are_durable() {
+    deletions_wait_for_the_roots();
 }
