@@ -131,6 +131,10 @@ mutations! {
     PageSequenceTruncated,
     /// The slots of a pool's record are ordered by the lower 32 bits of their generations.
     GenerationTruncated,
+    /// A loss of acknowledged writes is reported to the first client that flushes, and to no other.
+    FlushErrorReportedOnce,
+    /// A pool that was not closed in order is reopened as if nothing had been lost.
+    ReopenedWithoutLosses,
 }
 
 impl Mutation {

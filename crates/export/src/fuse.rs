@@ -2,8 +2,9 @@
 //!
 //! The executor's thread reads the kernel's requests, executes them concurrently, and answers each
 //! when it is done, so that a request waits only for its own drives. `device.rs` talks to the
-//! kernel, `wire.rs` parses and builds messages, `files.rs` is the directory tree, and
-//! `execute.rs` executes requests.
+//! kernel over the carrier of `messages.rs`, `wire.rs` parses and builds messages, `files.rs` is
+//! the directory tree, and `execute.rs` executes requests. In virtual time `simulated.rs` takes the
+//! kernel's place.
 //!
 //! Files bypass the page cache and can have many concurrent writers. The engine serialises writes
 //! of the same blocks.
@@ -14,10 +15,13 @@
 mod device;
 mod execute;
 mod files;
+mod messages;
+mod simulated;
 mod trouble;
 mod wire;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::{Rc, Weak};
 
@@ -27,6 +31,8 @@ use stripewise_runtime::{FuseMountPoint, Network};
 use self::device::Device;
 use self::execute::Worker;
 use crate::pools::PoolExports;
+
+pub use self::simulated::{Descriptor, SimulatedMount};
 
 /// Maximum data of requests in flight; further requests wait in the kernel.
 const MAX_UNDER_WAY_BYTES: u64 = 64 << 20;
@@ -99,7 +105,7 @@ impl FuseMount {
         };
         let mount_point = FuseMountPoint::new(at, &source)?;
         device::agree(&mount_point)?;
-        let device = Device::new(network, &mount_point, MAX_UNDER_WAY_BYTES)?;
+        let device = Device::new(Rc::new(network.message_file(mount_point.as_fd())?), MAX_UNDER_WAY_BYTES);
         let worker = Rc::new(Worker::new(exports, tree, host)?);
         let of_mount = Rc::downgrade(&worker);
         let (ended, of_task) = (Rc::new(Ended::default()), context.clone());

@@ -16,6 +16,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use stripewise_array::mutation::{self, Mutation};
+
 use crate::client_id::ClientId;
 
 /// Maximum identities remembered for a volume; further new clients get the error once.
@@ -89,7 +91,8 @@ impl Losses {
     /// lost.
     pub(crate) fn note_reopened(&self, was_closed_in_order: bool) {
         self.reopenings.set(self.reopenings.get() + 1);
-        if self.has_unflushed() && !was_closed_in_order {
+        let is_forgotten = mutation::is_chosen(Mutation::ReopenedWithoutLosses);
+        if self.has_unflushed() && !was_closed_in_order && !is_forgotten {
             self.lose();
         }
         self.note_flushed(self.written.get());
@@ -160,7 +163,8 @@ pub(crate) struct Seen(Cell<u64>);
 impl Seen {
     /// True if a loss has not been reported to this descriptor.
     pub(crate) fn has_news(&self, losses: &Losses) -> bool {
-        self.0.get() < losses.count.get()
+        let is_first_only = mutation::is_chosen(Mutation::FlushErrorReportedOnce);
+        self.0.get() < losses.count.get() && (losses.unseen.get() || !is_first_only)
     }
 
     /// As [`Self::has_news`], and marks the losses as reported to this descriptor.

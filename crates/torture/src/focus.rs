@@ -72,6 +72,8 @@ focuses! {
     Rebuilds,
     /// Flushes that drives refuse, and lose their caches with.
     RefusedFlushes,
+    /// Volumes used as files that are open twice, beside refused flushes and reopenings.
+    Files,
     /// Drives that miss writes, and come back.
     Returns,
     /// Drives that are put back to what they held in an earlier life.
@@ -141,6 +143,7 @@ impl Focus {
             Mutation::RecordWithoutReserve | Mutation::PlanCopiesRecord => Self::FullRecords,
             Mutation::LossesNeedNoRecord => Self::ManyLosses,
             Mutation::FreedAtOnce => Self::Thin,
+            Mutation::FlushErrorReportedOnce | Mutation::ReopenedWithoutLosses => Self::Files,
             Mutation::PlaceAreasCarelessly
             | Mutation::OlderRecordsStay
             | Mutation::ReleaseBeforeRecord

@@ -77,6 +77,7 @@ impl Life {
         if !manner.is_paired {
             self.perhaps_convert(&subject, &targets).await;
         }
+        let targets = self.perhaps_mount(&subject, targets).await;
         let clients = match manner.is_crowded {
             _ if rests => 3,
             true => 8 + self.world.below(33),

@@ -117,7 +117,9 @@ pub enum Drawn {
     /// Everything there is.
     #[default]
     Now,
-    /// All arrays on the shard of their pool.
+    /// No volume is used as a file (in seeds that leave 1 when divided by 3).
+    BeforeFiles,
+    /// All arrays on the shard of their pool, and all counters from their usual start.
     BeforeShards,
     /// Without lost connections and forced zeros (in seeds that are divisible by 4).
     BeforeConnections,
@@ -129,14 +131,24 @@ pub enum Drawn {
 }
 
 impl Drawn {
+    /// True if volumes are used as files.
+    pub(crate) fn has_files(self) -> bool {
+        self == Self::Now
+    }
+
+    /// True if arrays are spread over shards, and counters may start below 2^32.
+    pub(crate) fn has_shards(self) -> bool {
+        matches!(self, Self::Now | Self::BeforeFiles)
+    }
+
     /// True if there are lost connections and forced zeros.
     pub(crate) fn has_connections(self) -> bool {
-        matches!(self, Self::Now | Self::BeforeShards)
+        self.has_shards() || self == Self::BeforeShards
     }
 
     /// True if the engine's times and sizes are drawn, and the faults that came with them.
     pub(crate) fn has_tuning(self) -> bool {
-        matches!(self, Self::Now | Self::BeforeShards | Self::BeforeConnections)
+        self.has_connections() || self == Self::BeforeConnections
     }
 }
 
@@ -209,6 +221,10 @@ pub struct Coverage {
     pub rebalances: u64,
     /// Scenes that took place between lives, on copies of the drives.
     pub scenes: u64,
+    /// Lives whose clients use volumes as files.
+    pub mounted_lives: u64,
+    /// Losses reported through a descriptor after another one had reported them.
+    pub repeated_losses: u64,
 }
 
 impl Coverage {
@@ -218,7 +234,7 @@ impl Coverage {
         copy.fields().map(|(what, count)| (what, *count)).into()
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut u64); 33] {
+    fn fields(&mut self) -> [(&'static str, &mut u64); 35] {
         [
             ("power cuts", &mut self.power_cuts),
             ("drives lost", &mut self.drive_losses),
@@ -253,6 +269,8 @@ impl Coverage {
             ("rebalances", &mut self.rebalances),
             ("rebalances interrupted", &mut self.interrupted_rebalances),
             ("scenes on copies of the drives", &mut self.scenes),
+            ("lives with volumes as files", &mut self.mounted_lives),
+            ("losses reported by another descriptor as well", &mut self.repeated_losses),
         ]
     }
 
@@ -275,8 +293,9 @@ pub struct Failure {
     /// in flight at a cut is a mixture), `nothing-refused` (what can be read or written was
     /// refused), `no-needless-loss` (a drive counts as lost that was not harmed), `no-stale-drive`
     /// (a drive that was away is taken for current), `shrink-keeps-data` (a volume became smaller
-    /// than what it held), `redundancy-agrees` (copies or parity disagree at the end), `progress`
-    /// (something did not end), `no-panic`.
+    /// than what it held), `flush-errors-reach-all` (a descriptor did not report a loss of
+    /// acknowledged writes), `redundancy-agrees` (copies or parity disagree at the end),
+    /// `progress` (something did not end), `no-panic`.
     pub promise: String,
     /// Description of the failure.
     pub detail: String,

@@ -3,6 +3,7 @@
 //!
 //! Expected faults: errors of the engine, passed on as text; the callers judge them.
 
+mod files;
 mod store;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use stripewise_pool::{
     PoolState, Role, ShareState, TierOptions, VolumeSpec,
 };
 
+pub(crate) use files::{File, Mount};
 pub(crate) use store::Store;
 
 /// A refused request.
@@ -26,6 +28,8 @@ pub(crate) struct Refusal {
     text: String,
     /// True if a thin volume has no space left to grow into.
     pub is_full: bool,
+    /// True for the error number by which a file reports lost writes.
+    pub is_io_error: bool,
 }
 
 impl std::fmt::Display for Refusal {
@@ -35,11 +39,12 @@ impl std::fmt::Display for Refusal {
 }
 
 fn refusal(error: impl std::fmt::Display) -> Refusal {
-    Refusal { text: error.to_string(), is_full: false }
+    Refusal { text: error.to_string(), is_full: false, is_io_error: false }
 }
 
 fn refused(error: ArrayError) -> Refusal {
-    Refusal { text: error.to_string(), is_full: matches!(error, ArrayError::NoSpace(_)) }
+    let is_full = matches!(error, ArrayError::NoSpace(_));
+    Refusal { text: error.to_string(), is_full, is_io_error: false }
 }
 
 /// Settings of a pool, the same in all lives of a run.
@@ -271,12 +276,12 @@ impl Subject {
             checksums: Some(settings.checksums),
             ..VolumeSpec::new(&new.name, new.layout)
         };
-        self.pool.create_volume(spec).await.map(|volume| Store { volume }).map_err(refusal)
+        self.pool.create_volume(spec).await.map(Store::new).map_err(refusal)
     }
 
     /// Finds a volume.
     pub(crate) fn volume(&self, name: &str) -> Result<Store, Refusal> {
-        self.pool.volume(name).map(|volume| Store { volume }).map_err(refusal)
+        self.pool.volume(name).map(Store::new).map_err(refusal)
     }
 
     /// Drives of the pool.

@@ -1,4 +1,5 @@
-//! The FUSE device of a mount: receives the kernel's requests and sends the answers.
+//! The device of a mount: receives the kernel's requests and sends the answers, over the carrier of
+//! `messages.rs`.
 //!
 //! Requests are read on the executor's own thread, since another thread would have to wake it for
 //! every request. Only the first message, which negotiates version and sizes, is read with a
@@ -14,8 +15,9 @@ use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use stripewise_drive::{Buffer, BufferPool, Semaphore, SemaphorePermit, yield_now};
-use stripewise_runtime::{FuseMountPoint, MessageFile, Network, Piece};
+use stripewise_runtime::{FuseMountPoint, Piece};
 
+use super::messages::Messages;
 use super::wire::{self, Agreement, Errno, Question, Transfer, WRITE_HEAD_BYTES};
 
 /// Maximum length of a read or write.
@@ -47,7 +49,7 @@ pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
             Err(error) => return Err(error),
         };
-        match wire::agree(&message[..length], MAX_REQUEST_BYTES as u32, MAX_BACKGROUND) {
+        match terms(&message[..length]) {
             Agreement::Reached(answer) => return device.write_all(&answer),
             Agreement::AskAgain(answer) => device.write_all(&answer)?,
             Agreement::Impossible(answer) => {
@@ -59,6 +61,11 @@ pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
             }
         }
     }
+}
+
+/// Answers an INIT request.
+pub(super) fn terms(message: &[u8]) -> Agreement {
+    wire::agree(message, MAX_REQUEST_BYTES as u32, MAX_BACKGROUND)
 }
 
 /// A received request.
@@ -73,7 +80,7 @@ pub(super) struct Asked {
 
 /// Source of the kernel's requests.
 pub(super) struct Device {
-    file: Rc<MessageFile>,
+    messages: Rc<dyn Messages>,
     buffers: BufferPool,
     /// Buffer for the data of the next request.
     next_data: Buffer,
@@ -82,20 +89,16 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Device of a mount, with at most `in_flight_bytes` of requests in flight.
-    pub(super) fn new(
-        network: &Network,
-        mount_point: &FuseMountPoint,
-        in_flight_bytes: u64,
-    ) -> io::Result<Self> {
+    /// Device over this carrier, with at most `in_flight_bytes` of requests in flight.
+    pub(super) fn new(messages: Rc<dyn Messages>, in_flight_bytes: u64) -> Self {
         let buffers = BufferPool::new(RETAINED_BYTES);
-        Ok(Self {
-            file: Rc::new(network.message_file(mount_point.as_fd())?),
+        Self {
+            messages,
             next_data: buffers.allocate(MAX_REQUEST_BYTES),
             buffers,
             room: Semaphore::new(in_flight_bytes),
             taken_in_a_row: 0,
-        })
+        }
     }
 
     /// The next request, once the limit admits it; `None` after the unmount.
@@ -106,7 +109,7 @@ impl Device {
                 yield_now().await;
             }
             let mut head = [0; WRITE_HEAD_BYTES];
-            match self.file.try_receive(&mut head, &self.next_data) {
+            match self.messages.try_receive(&mut head, &self.next_data) {
                 Ok(Some(length)) => {
                     self.taken_in_a_row += 1;
                     match self.take(&head, length)? {
@@ -116,7 +119,7 @@ impl Device {
                 }
                 Ok(None) => {
                     self.taken_in_a_row = 0;
-                    self.file.readable().await;
+                    self.messages.readable().await;
                 }
                 // The request was interrupted, or a signal arrived.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
@@ -164,14 +167,14 @@ impl Device {
             _ => 0,
         };
         let permit = self.room.acquire(bytes.max(LEAST_COUNTED_BYTES)).await;
-        Asked { question, data, answer: Answer { file: Some(self.file.clone()), unique }, permit }
+        Asked { question, data, answer: Answer { messages: Some(self.messages.clone()), unique }, permit }
     }
 }
 
 /// The pending answer to a request. Dropping it answers with an I/O error.
 pub(super) struct Answer {
     /// `None` after the answer.
-    file: Option<Rc<MessageFile>>,
+    messages: Option<Rc<dyn Messages>>,
     unique: u64,
 }
 
@@ -192,16 +195,16 @@ impl Answer {
 
     /// Sends nothing, for requests that expect no answer.
     pub(super) fn none(mut self) {
-        self.file = None;
+        self.messages = None;
     }
 
     fn give(&mut self, error: i32, body: Option<Piece>) {
-        let Some(file) = self.file.take() else { return };
+        let Some(messages) = self.messages.take() else { return };
         let body_bytes = body.as_ref().map_or(0, Piece::len);
         let mut pieces = Vec::with_capacity(2);
         pieces.push(Piece::copy_of(&wire::answer_head(self.unique, error, body_bytes)));
         pieces.extend(body.filter(|body| !body.is_empty()));
-        file.send(pieces);
+        messages.send(pieces);
     }
 }
 

@@ -203,7 +203,10 @@ impl Worker {
         }
         let written = block::write(&*file.export, offset, data.slice(0..length), durable).await;
         written.map_err(|error| self.number("write", &file, &error))?;
-        Ok(length as u32)
+        // With `O_DSYNC` a write includes an `fsync`, as in Linux: programs that write so call no
+        // other.
+        let may_have_lost = durable && file.reports_loss();
+        if may_have_lost { Err(self.trouble.may_have_lost(&file.name)) } else { Ok(length as u32) }
     }
 
     async fn zero(&self, handle: u64, offset: u64, length: u64, keep_size: bool) -> Result<(), Errno> {

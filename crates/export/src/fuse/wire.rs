@@ -1,5 +1,6 @@
-//! FUSE messages: parsing of requests and encoding of answers (`answers`). Numbers and layouts are
-//! those of Linux's `include/uapi/linux/fuse.h`, in native byte order.
+//! FUSE messages: parsing of requests and encoding of answers (`answers`); for simulated clients
+//! the reverse (`requests`). Numbers and layouts are those of Linux's
+//! `include/uapi/linux/fuse.h`, in native byte order.
 //!
 //! Expected faults: a kernel of another version, unknown kinds of requests (refused with an error
 //! number), and messages shorter than their kind requires (refused as well; the kernel does not
@@ -10,6 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::SystemTime;
 
 mod answers;
+pub(super) mod requests;
 
 use answers::Body;
 pub(super) use answers::{Listing, answer_head, attributes, entry, opened, place, space, written};
@@ -390,10 +392,7 @@ mod tests {
     use super::*;
 
     fn message(kind: u32, node: u64, rest: &[u8]) -> Vec<u8> {
-        let length = (HEAD_BYTES + rest.len()) as u32;
-        let mut message = Body::default().numbers32([length, kind]).numbers64([77, node]).numbers32([0; 4]).0;
-        message.extend_from_slice(rest);
-        message
+        requests::message(77, kind, node, rest)
     }
 
     #[test]

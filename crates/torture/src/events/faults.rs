@@ -100,6 +100,7 @@ impl Life {
         });
         for guarded in at_risk {
             guarded.oracle.borrow_mut().put_at_risk();
+            guarded.descriptors.lose();
             guarded.may_refuse_writes.set(true);
             guarded.is_uncertain.set(true);
         }

@@ -11,6 +11,7 @@ use super::Life;
 use crate::subject::{Refusal, Store};
 use crate::world::bias::Deed;
 use crate::world::content::{SECTOR_BYTES, stamp};
+use crate::world::descriptors::Meaning;
 use crate::world::guarded::{Guarded, Target, bytes_of};
 
 /// The largest write, sectors.
@@ -88,6 +89,7 @@ async fn read(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>
 /// Writes, and notes what came of it.
 pub(crate) async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
     let begun_ns = life.context.now_ns();
+    let store = &if fua { life.through_either(store, guarded) } else { store.clone() };
     let ticket = guarded.oracle.borrow_mut().begin_write(sectors.clone());
     let (offset, length) = bytes_of(&sectors);
     let mut bytes = vec![0; length];
@@ -95,17 +97,31 @@ pub(crate) async fn write(life: &Life, store: &Store, guarded: &Guarded, sectors
     life.note(&format!("write {} {sectors:?} version {} fua {fua}", guarded.name, ticket.version));
     let Some(answer) = life.answered("a write", store.write(offset, &bytes, fua)).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
-    acknowledged(life, guarded, &answer, fua.then_some(begun_ns));
+    acknowledged(
+        life,
+        store,
+        guarded,
+        &answer,
+        fua.then_some((begun_ns, ticket.begun, Meaning::OtherFailure)),
+    );
     changed(life, guarded, "a write", &sectors, ticket.begun, answer);
 }
 
-/// Notes the answer to a forced change, which began at `forced_ns`; `None`: it was not forced.
-fn acknowledged(life: &Life, guarded: &Guarded, answer: &Result<(), Refusal>, forced_ns: Option<u64>) {
-    match (answer, forced_ns) {
-        (Ok(()), Some(begun_ns)) => life.acknowledged_durably(begun_ns),
-        (Err(_), Some(_)) => guarded.oracle.borrow_mut().reported(),
-        (_, None) => {}
+/// Notes the answer to a forced change: the times of the clock and of the model at which it began,
+/// and the meaning of an I/O error. `None`: it was not forced.
+fn acknowledged(
+    life: &Life,
+    store: &Store,
+    guarded: &Guarded,
+    answer: &Result<(), Refusal>,
+    forced: Option<(u64, u64, Meaning)>,
+) {
+    let Some((begun_ns, begun, meaning)) = forced else { return };
+    match answer {
+        Ok(()) => life.acknowledged_durably(begun_ns),
+        Err(_) => guarded.oracle.borrow_mut().reported(),
     }
+    life.synced(store, guarded, begun, answer, meaning);
 }
 
 /// The end of a note on a change. Nothing where it is not forced, so that runs of kept seeds have
@@ -123,32 +139,47 @@ pub(crate) async fn write_zeroes(
     fua: bool,
 ) {
     let begun_ns = life.context.now_ns();
+    let store = &if fua { life.through_either(store, guarded) } else { store.clone() };
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), false);
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("zero {} {sectors:?}{}", guarded.name, forced(fua)));
     let work = store.write_zeroes(offset, length as u64, fua);
     let Some(answer) = life.answered("a write of zeros", work).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
-    acknowledged(life, guarded, &answer, fua.then_some(begun_ns));
+    acknowledged(
+        life,
+        store,
+        guarded,
+        &answer,
+        fua.then_some((begun_ns, ticket.begun, Meaning::PerhapsLoss)),
+    );
     changed(life, guarded, "a write of zeros", &sectors, ticket.begun, answer);
 }
 
 /// Discards, and notes what came of it.
 pub(crate) async fn discard(life: &Life, store: &Store, guarded: &Guarded, sectors: Range<u32>, fua: bool) {
     let begun_ns = life.context.now_ns();
+    let store = &if fua { life.through_either(store, guarded) } else { store.clone() };
     let ticket = guarded.oracle.borrow_mut().begin_zeroes(sectors.clone(), true);
     let (offset, length) = bytes_of(&sectors);
     life.note(&format!("discard {} {sectors:?}{}", guarded.name, forced(fua)));
     let work = store.discard(offset, length as u64, fua);
     let Some(answer) = life.answered("a discard", work).await else { return };
     guarded.oracle.borrow_mut().end_write(&ticket, answer.is_ok(), fua);
-    acknowledged(life, guarded, &answer, fua.then_some(begun_ns));
+    acknowledged(
+        life,
+        store,
+        guarded,
+        &answer,
+        fua.then_some((begun_ns, ticket.begun, Meaning::PerhapsLoss)),
+    );
     changed(life, guarded, "a discard", &sectors, ticket.begun, answer);
 }
 
 /// Makes durable what was written to a volume.
 pub(crate) async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
     let begun_ns = life.context.now_ns();
+    let store = &life.through_either(store, guarded);
     let begun = guarded.oracle.borrow_mut().tick();
     let Some(answer) = life.answered("a flush", store.flush()).await else { return };
     match &answer {
@@ -158,6 +189,7 @@ pub(crate) async fn flush(life: &Life, store: &Store, guarded: &Guarded) {
         }
         Err(_) => guarded.oracle.borrow_mut().reported(),
     }
+    life.synced(store, guarded, begun, &answer, Meaning::Loss);
     life.note(&format!("flushed {} {}", guarded.name, answer.is_ok()));
     changed(life, guarded, "a flush", &(0..0), begun, answer);
 }

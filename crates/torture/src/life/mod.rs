@@ -3,6 +3,7 @@
 
 pub(crate) mod clients;
 pub(crate) mod closing;
+mod files;
 mod judge;
 mod opening;
 mod verify;
@@ -16,6 +17,7 @@ use std::rc::Rc;
 use stripewise_drive::{Buffer, CheckedDrive, Context, Delay, Drive, FaultyDrive, IoRequest, WriteFault};
 use stripewise_runtime::VirtualExecutor;
 
+use self::files::Mounted;
 use crate::Sabotage;
 use crate::power::{LastAnswer, Power, Traits, Wire};
 use crate::subject::Subject;
@@ -80,6 +82,8 @@ pub(crate) struct Life {
     pub plugged: RefCell<BTreeMap<usize, Rc<Plugged>>>,
     /// The pool, once it is open.
     pub subject: RefCell<Option<Subject>>,
+    /// The mount that clients use volumes by, in lives that have one.
+    pub mounted: RefCell<Option<Mounted>>,
     /// True once a volume has lost more than it survives: no further events are injected.
     pub is_beyond: Cell<bool>,
     /// Completion that triggers the power cut after the loss of a drive.
@@ -97,6 +101,7 @@ impl Life {
             power: Power::new(),
             plugged: RefCell::default(),
             subject: RefCell::default(),
+            mounted: RefCell::default(),
             is_beyond: Cell::new(false),
             last_answer: Cell::new(None),
             is_ending: Cell::new(false),
@@ -168,10 +173,15 @@ impl Life {
         result.ok()
     }
 
-    /// Returns the open volumes with their models.
+    /// Returns the open volumes with their models, as clients use them.
     pub(crate) fn targets(&self, subject: &Subject) -> Vec<Target> {
-        let volumes = self.world.volumes.borrow();
-        let open = |guarded: &Rc<Guarded>| Some((subject.volume(&guarded.name).ok()?, guarded.clone()));
+        let (volumes, mounted) = (self.world.volumes.borrow(), self.mounted.borrow());
+        let open = |guarded: &Rc<Guarded>| {
+            let store = subject.volume(&guarded.name).ok()?;
+            let file = mounted.as_ref().and_then(|mounted| mounted.files.get(&guarded.number));
+            let store = file.map_or_else(|| store.clone(), |file| store.through(file, 0));
+            Some((store, guarded.clone()))
+        };
         volumes.iter().filter_map(open).collect()
     }
 

@@ -8,6 +8,7 @@ use stripewise_drive::SplitMix64;
 use super::Life;
 use crate::subject::{Facts, NewVolume, Place, Store, Subject};
 use crate::world::content::SECTOR_BYTES;
+use crate::world::descriptors::Descriptors;
 use crate::world::guarded::{Guarded, draw_hot};
 use crate::world::oracle::Oracle;
 
@@ -75,6 +76,7 @@ impl Life {
             number,
             name: new.name.clone(),
             oracle: RefCell::new(Oracle::new(number, size_bytes, parity_stripe, plan.promises)),
+            descriptors: Descriptors::default(),
             harmed: RefCell::default(),
             is_failed: Cell::new(false),
             may_refuse_writes: Cell::new(false),

@@ -1,7 +1,8 @@
 //! Scenes between two lives, each on copies of the drives, so that the run itself goes on as if
 //! nothing had happened: a pool that is used in two halves, a drive that is put back from a copy or
-//! cut short, a second process that opens the pool. They need drives and openings that a life does
-//! not have, and each begins with a pool that has been through lives, cuts included.
+//! cut short, a second process that opens the pool, a reopening under open files. They need drives
+//! and openings that a life does not have, and each begins with a pool that has been through lives,
+//! cuts included.
 //!
 //! A scene writes some blocks of each volume, flushes, and later reads them; nothing else is
 //! written. Where the pool is not whole, or not all of it is where the scene needs it, the scene
@@ -15,6 +16,7 @@ mod full_record;
 mod halves;
 mod losses;
 mod openers;
+mod reopened;
 mod resized;
 mod shown;
 
@@ -45,6 +47,8 @@ pub(crate) enum Scene {
     Losses,
     /// A second process opens a pool that is in use.
     Openers,
+    /// A pool is reopened while the file of a volume is open twice.
+    Reopened,
     /// A drive has another length than before, or one of another length takes its place.
     Resized,
 }
@@ -71,6 +75,7 @@ pub(crate) fn play(world: &Rc<World>, life: usize, kept: &RefCell<Vec<Rc<Virtual
         Scene::FullRecord => full_record::play(&stage),
         Scene::Losses => losses::play(&stage),
         Scene::Openers => openers::play(&stage),
+        Scene::Reopened => reopened::play(&stage),
         Scene::Resized => resized::play(&mut stage),
     }
 }

@@ -1,21 +1,30 @@
-//! A volume of the engine as clients use it.
+//! A volume of the engine as clients use it: directly, or through a file of a mount.
 //!
 //! Expected faults: errors of the engine, passed on as text.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use stripewise_export::VolumeExport;
 use stripewise_pool::Volume;
 
+use super::files::{self, File};
 use super::{Facts, Refusal, refusal, refused};
 
 /// An open volume.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(super) volume: Volume,
+    /// The file that requests go through, with the number of the descriptor.
+    pub(super) file: Option<(Rc<File>, usize)>,
 }
 
 impl Store {
+    /// A volume that is used directly.
+    pub(super) fn new(volume: Volume) -> Self {
+        Self { volume, file: None }
+    }
+
     /// Usable size.
     pub(crate) fn capacity_bytes(&self) -> u64 {
         self.volume.capacity_bytes()
@@ -58,12 +67,18 @@ impl Store {
 
     /// Reads a range.
     pub(crate) async fn read(&self, offset_bytes: u64, length: usize) -> Result<Vec<u8>, Refusal> {
+        if let Some(descriptor) = self.descriptor() {
+            return files::read(descriptor, offset_bytes, length).await;
+        }
         let buffer = self.volume.read(offset_bytes, length).await.map_err(refusal)?;
         Ok(buffer.to_vec())
     }
 
     /// Writes a range.
     pub(crate) async fn write(&self, offset_bytes: u64, data: &[u8], fua: bool) -> Result<(), Refusal> {
+        if let Some(descriptor) = self.descriptor() {
+            return files::write(descriptor, offset_bytes, data, fua).await;
+        }
         let buffer = self.volume.buffers().allocate(data.len());
         buffer.with_mut(|bytes| bytes.copy_from_slice(data));
         self.volume.write(offset_bytes, buffer, fua).await.map_err(refused)
@@ -71,21 +86,31 @@ impl Store {
 
     /// Flushes the volume.
     pub(crate) async fn flush(&self) -> Result<(), Refusal> {
-        self.volume.flush().await.map_err(refusal)
+        match self.descriptor() {
+            Some(descriptor) => files::sync(descriptor).await,
+            None => self.volume.flush().await.map_err(refusal),
+        }
     }
 
-    /// Discards a range, as an NBD client does.
+    /// Discards a range, as an NBD client does. Programs that use a file punch a hole: it reads as
+    /// zeros.
     pub(crate) async fn discard(&self, offset_bytes: u64, length: u64, fua: bool) -> Result<(), Refusal> {
+        if let Some(descriptor) = self.descriptor() {
+            return files::write_zeroes(descriptor, offset_bytes, length, fua).await;
+        }
         stripewise_export::discard(&self.export(), offset_bytes, length, fua).await.map_err(refusal)
     }
 
-    /// Writes zeros, as an NBD client does.
+    /// Writes zeros, as an NBD client does, or a program that punches a hole.
     pub(crate) async fn write_zeroes(
         &self,
         offset_bytes: u64,
         length: u64,
         fua: bool,
     ) -> Result<(), Refusal> {
+        if let Some(descriptor) = self.descriptor() {
+            return files::write_zeroes(descriptor, offset_bytes, length, fua).await;
+        }
         stripewise_export::write_zeroes(&self.export(), offset_bytes, length, fua).await.map_err(refused)
     }
 

@@ -181,6 +181,8 @@ pub(crate) struct Bias {
     pub connection: f64,
     /// Share of zeros and discards that are forced.
     pub forced_zeroes: f64,
+    /// A life uses volumes as files of a mount.
+    pub mounted: f64,
     pub rebalance: f64,
     /// A later fault, where volumes have redundancy, and where one has none.
     pub fault: (f64, f64),
@@ -273,6 +275,7 @@ impl Bias {
         power_with_drive: 0.3,
         connection: 0.15,
         forced_zeroes: 0.3,
+        mounted: 0.5,
         rebalance: 0.15,
         fault: (0.3, 0.7),
         faults: &[

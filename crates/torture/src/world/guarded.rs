@@ -8,6 +8,7 @@ use std::rc::Rc;
 use stripewise_drive::SplitMix64;
 
 use super::content::SECTOR_BYTES;
+use super::descriptors::Descriptors;
 use super::oracle::Oracle;
 use crate::subject::{Facts, Store};
 
@@ -22,6 +23,8 @@ pub(crate) struct Guarded {
     pub name: String,
     /// Model of the volume's contents.
     pub oracle: RefCell<Oracle>,
+    /// Model of the volume's file, while it is used as one.
+    pub descriptors: Descriptors,
     /// Disks that may lack data of the volume.
     pub harmed: RefCell<BTreeSet<usize>>,
     /// True if the volume lost more drives in this life than it survives: it may refuse requests.

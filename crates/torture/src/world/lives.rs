@@ -44,6 +44,7 @@ impl Bias {
         power_with_drive: 0.0,
         connection: 0.0,
         forced_zeroes: 0.0,
+        mounted: 0.0,
         rebalance: 0.0,
         fault: (0.0, 0.0),
         rollback: (0.0, 0.0),
@@ -322,6 +323,28 @@ impl Bias {
                         write_back: 0.0,
                         action: &[(Action::FlushAll, 1), (Action::Retire, 1), (Action::AddSpare, 1)],
                         volumes: (2, 2),
+                        habits: Habits { flushes: 20, ..Self::USUAL.habits },
+                        ..Self::QUIET
+                    }
+                }
+            }
+            Focus::Files => {
+                const {
+                    &Self {
+                        mounted: 1.0,
+                        scene: Some(Scene::Reopened),
+                        fault: (0.9, 0.9),
+                        faults: &[(Fault::RefusedFlush, 1)],
+                        levels: &[Level::Single, Level::Raid0, Level::Raid1],
+                        tolerance: Some(0),
+                        checksums: 0.5,
+                        endings: Some(&[EndingKind::AfterNs(60_000_000), EndingKind::Close]),
+                        actions: (4, 4),
+                        clients: (3, 4),
+                        steps: (20, 60),
+                        absent: 0.0,
+                        action: &[(Action::FlushAll, 1), (Action::Verify, 1), (Action::StartJobs, 1)],
+                        volumes: (1, 2),
                         habits: Habits { flushes: 20, ..Self::USUAL.habits },
                         ..Self::QUIET
                     }

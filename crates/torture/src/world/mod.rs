@@ -4,6 +4,7 @@
 pub(crate) mod bias;
 pub(crate) mod content;
 mod copies;
+pub(crate) mod descriptors;
 mod draw;
 pub(crate) mod guarded;
 mod history;
@@ -64,6 +65,8 @@ pub(crate) struct World {
     pub forced_zeroes: f64,
     /// Source of rebalances, in runs that have any.
     pub moving: Option<RefCell<SplitMix64>>,
+    /// Source of mounts and of the descriptors that are used, in runs that have any.
+    pub files: Option<RefCell<SplitMix64>>,
     /// Source of later kinds of events: see [`World::later`].
     later: Option<RefCell<SplitMix64>>,
     /// Earlier contents of a drive.
@@ -118,6 +121,8 @@ impl World {
             forced_zeroes: if has(has_connections, bias.forced_zeroes) { bias.forced_zeroes } else { 0.0 },
             moving: has(seed % 4 == 2 && options.drawn.has_tuning(), bias.rebalance)
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6d6f_7669_6e67))),
+            files: has(seed % 3 == 1 && options.drawn.has_files(), bias.mounted)
+                .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6669_6c65_7321))),
             later: (options.drawn.has_tuning())
                 .then(|| RefCell::new(SplitMix64::new(seed ^ 0x6c61_7465_7221))),
             copy: RefCell::default(),

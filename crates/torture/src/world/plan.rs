@@ -9,7 +9,7 @@ use super::bias::{Bias, Span};
 use super::manner::{Manner, draw_fast_drives};
 use crate::power::Latency;
 use crate::subject::{NewVolume, Settings};
-use crate::{Drawn, Options, Promises};
+use crate::{Options, Promises};
 
 const MIB: u64 = 1 << 20;
 
@@ -183,10 +183,10 @@ impl Plan {
         if let Some(tune) = bias.tune {
             tune(&mut self.settings.tuning);
         }
-        if options.drawn == Drawn::Now && options.focus.is_none() {
+        if options.drawn.has_shards() && options.focus.is_none() {
             self.settings.shards = 1 + SplitMix64::new(seed ^ 0x7368_6172_6473).below(3) as usize;
         }
-        if options.drawn == Drawn::Now {
+        if options.drawn.has_shards() {
             self.settings.tuning.first_number = draw_first_number(seed);
         }
         self

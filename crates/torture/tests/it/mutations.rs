@@ -117,6 +117,8 @@ found! {
     plan_copies_record: PlanCopiesRecord,
     page_sequence_truncated: PageSequenceTruncated,
     generation_truncated: GenerationTruncated,
+    flush_error_reported_once: FlushErrorReportedOnce,
+    reopened_without_losses: ReopenedWithoutLosses,
 }
 
 #[test]

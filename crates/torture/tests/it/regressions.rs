@@ -137,28 +137,28 @@ seeds! {
     seed_200116: BeforeConnections 200_116,
     /// A cut left areas of a journal on a drive that was being replaced and on its successor, and
     /// the drive of a third area was lost: the drive could not be emptied for good.
-    seed_213: Now 213,
+    seed_213: BeforeShards 213,
     /// A drive refused a flush and lost its cache; a mirror read from it before the flush of its
     /// own that had it excluded.
     seed_1172: BeforeConnections 1172,
     /// A conversion without room waited for slabs of the volume that was being deleted, which
     /// waited for the conversion.
-    seed_5211: Now 5211,
+    seed_5211: BeforeShards 5211,
     /// As seed 213, and no third drive had room for an area: that of the drive being replaced and
     /// that of its successor were counted as two, and the one that was lost given up for them.
-    seed_5501: Now 5501,
+    seed_5501: BeforeShards 5501,
     /// Notes of released records went out in several batches; a cut lost the first of them, and
     /// an old record came back without the newer one of its stripe.
-    seed_35226: Now 35_226,
+    seed_35226: BeforeShards 35_226,
     /// Notes of released records went out in several batches; a cut lost the first of them, and
     /// an old record came back without the newer one of its stripe.
-    seed_2078000231: Now 2_078_000_231,
+    seed_2078000231: BeforeShards 2_078_000_231,
     /// A block that was lost for the second time took what had stood in for it the first time for
     /// an old version of itself.
-    seed_35917: Now 35_917,
+    seed_35917: BeforeShards 35_917,
     /// A write was in flight when its drive refused a flush and lost its cache, and was
     /// acknowledged after a client had been informed: the next flush vouched for it.
-    seed_27246: Now 27_246,
+    seed_27246: BeforeShards 27_246,
     /// Writes to a full thin volume waited one after the other for slabs whose rows they kept in
     /// use themselves.
     seed_23720: BeforeConnections 23_720,
@@ -166,28 +166,28 @@ seeds! {
     /// that was prepared; its rows had moved there since.
     seed_26872: BeforeConnections 26_872,
     /// A volume that had just been deleted had a drive excluded that others could not do without.
-    seed_27743: Now 27_743,
+    seed_27743: BeforeShards 27_743,
     /// A drive was let go of, its columns being elsewhere, while a block was read from it: the
     /// block counted as lost.
     seed_30392: BeforeConnections 30_392,
     /// A drive was let go of, its columns being elsewhere, while a block was read from it: the
     /// block counted as lost.
-    seed_31281: Now 31_281,
+    seed_31281: BeforeShards 31_281,
     /// Rows moved to a drive that had refused a flush before, and had it excluded for that; later
     /// only where the flush that met the refusal was still waiting for other drives.
-    seed_33362: Now 33_362,
+    seed_33362: BeforeShards 33_362,
     /// A drive fell out while it was recorded that a column had moved there: the column went with
     /// it, though it was still at its old place.
-    seed_26126: Now 26_126,
+    seed_26126: BeforeShards 26_126,
     /// A thin volume on one drive had its journal, a single copy of each record, on six; one of
     /// those was lost, and with the next cut checksums of flushed blocks.
-    seed_30767: Now 30_767,
+    seed_30767: BeforeShards 30_767,
     /// A scrub blamed a block beyond the end of a volume that had become smaller.
     seed_31508: BeforeConnections 31_508,
     /// Drives were pulled at once: those of the journal were excluded in one round of a commit and
     /// those that the volume cannot do without in the next: when all came back its journal
     /// counted as lost.
-    seed_39854: Now 39_854,
+    seed_39854: BeforeShards 39_854,
     /// One place of a page of checksums was missing and the write of the other was lost; the
     /// block was refused, though its drive and all others agreed on it.
     seed_71480: BeforeConnections 71_480,
@@ -195,108 +195,108 @@ seeds! {
     /// cut.
     seed_81608: BeforeConnections 81_608,
     /// A row of a thin volume got its first slabs, in a commit, on a drive that fell out.
-    seed_101105: Now 101_105,
+    seed_101105: BeforeShards 101_105,
     /// A read that decodes waited for a stripe while it was discarded, and gave out what the
     /// drives still held there.
-    seed_102025: Now 102_025,
+    seed_102025: BeforeShards 102_025,
     /// A journal that keeps a copy more than its layout asks for did not leave a drive that was
     /// to be emptied.
-    seed_302021: Now 302_021,
+    seed_302021: BeforeShards 302_021,
     /// Slabs for a copy of a map were given back while a page was on its way there, and taken for
     /// another map.
-    seed_403338: Now 403_338,
+    seed_403338: BeforeShards 403_338,
     /// Waiting for conversions ended when one was tried again.
-    seed_403915: Now 403_915,
+    seed_403915: BeforeShards 403_915,
     /// The judge trusted a drive whose passing errors had ended, and the last of them was still
     /// on its way.
-    seed_502129: Now 502_129,
+    seed_502129: BeforeShards 502_129,
     /// After a drive had lost a write and the next one was torn, the older block was taken for
     /// right although the write that was lost had been flushed. The judge knows what the
     /// journal cannot.
-    seed_500754: Now 500_754,
+    seed_500754: BeforeShards 500_754,
     /// A dead block that only the journal had made whole was recorded as dead for ever.
-    seed_600490: Now 600_490,
+    seed_600490: BeforeShards 600_490,
     /// The judge counted a drive that came back as another one once only.
-    seed_600545: Now 600_545,
+    seed_600545: BeforeShards 600_545,
     /// The array that a conversion left behind took a drive out of service.
-    seed_601183: Now 601_183,
+    seed_601183: BeforeShards 601_183,
     /// A torn block of which nothing was recorded could pass for its former content.
-    seed_701210: Now 701_210,
+    seed_701210: BeforeShards 701_210,
     /// Lost blocks of a region stayed lost when the region was discarded.
     seed_808056: BeforeConnections 808_056,
     /// A drive that could not be spared lost the zeros that a new region had been filled with.
-    seed_808346: Now 808_346,
+    seed_808346: BeforeShards 808_346,
     /// Torture waited for a drive to be emptied while it held another one offline, whose copy of
     /// a map had to come back first.
     seed_823556: BeforeConnections 823_556,
     /// A checkpoint of a degraded array wrote the place of a page twice at once, as one to be
     /// filled and as one between others.
-    seed_903537: Now 903_537,
+    seed_903537: BeforeShards 903_537,
     /// A checkpoint of a degraded array wrote the place of a page twice at once, as one to be
     /// filled and as one between others.
-    seed_911377: Now 911_377,
+    seed_911377: BeforeShards 911_377,
     /// The judge did not know that a drive whose flush fails is left out by a volume that has
     /// rows on their way there.
-    seed_1000634: Now 1_000_634,
+    seed_1000634: BeforeShards 1_000_634,
     /// The judge saw room on a drive whose place a spare had taken before it came back.
     seed_1110124: BeforeConnections 1_110_124,
     /// Torture drew a layout for no drives at all.
-    seed_2078000019: Now 2_078_000_019,
+    seed_2078000019: BeforeShards 2_078_000_019,
     /// After a cut, parity that a record had of a block was taken for what a later record,
     /// written without that drive, had left of it.
-    seed_6000357: Now 6_000_357,
+    seed_6000357: BeforeShards 6_000_357,
     /// A record in the journal of a conversion's new array counted as newer than the loss of the
     /// block in the old one.
-    seed_6001075: Now 6_001_075,
+    seed_6001075: BeforeShards 6_001_075,
     /// Nothing had it recorded, after destaging, that a dead block had become whole.
-    seed_7000910: Now 7_000_910,
+    seed_7000910: BeforeShards 7_000_910,
     /// Records were kept until that was recorded: some blocks and their parity did not
     /// agree after a rebuild.
     seed_8005760: BeforeConnections 8_005_760,
     /// A volume that was being made when power went had no judge.
-    seed_9003106: Now 9_003_106,
+    seed_9003106: BeforeShards 9_003_106,
     /// On a full file system a read was refused that needed a page of checksums.
     seed_20002252: BeforeConnections 20_002_252,
     /// The judge did not reckon with zeros of a new region that went with a refused flush.
-    seed_20002402: Now 20_002_402,
+    seed_20002402: BeforeShards 20_002_402,
     /// After a cut an old redo record came over what an intent after it had put in place.
     seed_20003336: BeforeConnections 20_003_336,
     /// A rebalance never got on beside tiers whose period was short.
-    seed_20008054: Now 20_008_054,
+    seed_20008054: BeforeShards 20_008_054,
     /// A dead block counted as whole though the flush was refused that its write needed.
-    seed_20012682: Now 20_012_682,
+    seed_20012682: BeforeShards 20_012_682,
     /// The judge took a drive for away that was on its way back when power went.
-    seed_40013099: Now 40_013_099,
+    seed_40013099: BeforeShards 40_013_099,
     /// The judge counted room in pieces as room for an area of a journal.
     seed_91000216: BeforeConnections 91_000_216,
     /// The journal of a conversion that was refused wrote headers in slabs that were given back.
-    seed_92005879: Now 92_005_879,
+    seed_92005879: BeforeShards 92_005_879,
     /// The journal of a conversion that was refused wrote headers in slabs that were given back.
-    seed_93005651: Now 93_005_651,
+    seed_93005651: BeforeShards 93_005_651,
     /// Closing a pool refused a row to what the journal of a thin volume had.
-    seed_40015842: Now 40_015_842,
+    seed_40015842: BeforeShards 40_015_842,
     /// A discard made a region unwritten, and power went before it was recorded that the blocks
     /// dead there are whole. Zeros written later were skipped, and the blocks stayed dead.
-    seed_40021510: Now 40_021_510,
+    seed_40021510: BeforeShards 40_021_510,
     /// A discard made a region unwritten, and power went before it was recorded that the blocks
     /// dead there are whole. Zeros written later were skipped, and the blocks stayed dead.
-    seed_50006917: Now 50_006_917,
+    seed_50006917: BeforeShards 50_006_917,
     /// A row was given back and taken again on other drives while one of its columns was about to
     /// move; the move was recorded all the same, and the row had a drive twice.
-    seed_50006895: Now 50_006_895,
+    seed_50006895: BeforeShards 50_006_895,
     /// A flush that began before a conversion and ended after it was refused, as the array that
     /// it had asked was no more.
-    seed_40031459: Now 40_031_459,
+    seed_40031459: BeforeShards 40_031_459,
     /// Rows on their way to a drive counted there before a refused flush of that drive was
     /// answered; the judge did not know.
-    seed_50000347: Now 50_000_347,
+    seed_50000347: BeforeShards 50_000_347,
     /// A volume that shrank and grew again refused to read a block that had been dead beyond the
     /// smaller size.
-    seed_60003209: Now 60_003_209,
+    seed_60003209: BeforeShards 60_003_209,
     /// A client got an error for a refused flush; the engine counted the lost blocks that had
     /// been written since the last good one as lost again, the judge as whole.
     seed_70003548: BeforeConnections 70_003_548,
     /// The judge waited at the end for a drive that had been taken offline and was added as a new
     /// one since.
-    seed_70020459: Now 70_020_459,
+    seed_70020459: BeforeShards 70_020_459,
 }
