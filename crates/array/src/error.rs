@@ -17,13 +17,15 @@ pub enum ArrayError {
         /// The volume's size, bytes.
         capacity_bytes: u64,
     },
-    /// Not a multiple of 512 bytes.
-    #[error("{length_bytes} bytes at {offset_bytes}: offset and length must be multiples of 512")]
+    /// Not a multiple of the volume's sector.
+    #[error("{length_bytes} bytes at {offset_bytes}: offset and length must be multiples of {unit_bytes}")]
     Misaligned {
         /// Start of the request, bytes.
         offset_bytes: u64,
         /// Length of the request, bytes.
         length_bytes: u64,
+        /// The sector, bytes.
+        unit_bytes: u64,
     },
     /// More has failed than the layout can make up for; this range is lost or cannot be written.
     #[error("stripe {stripe}: {what}")]
@@ -57,6 +59,9 @@ pub enum ArrayError {
     /// The journal cannot take or give back what it should.
     #[error("the volume's journal: {0}")]
     Journal(String),
+    /// The log of a log volume cannot take or give back what it should.
+    #[error("the volume's log: {0}")]
+    Log(String),
     /// The array takes no writes: see [`Array::protect`](crate::Array::protect).
     #[error(
         "the volume takes no writes: it was opened for reading only, or has lost more drives than its layout can spare"

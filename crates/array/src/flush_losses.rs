@@ -57,7 +57,7 @@ impl FlushFailures {
     }
 
     /// Last refusal, if there were any after the first `count`.
-    pub(crate) fn since(&self, count: u64) -> Option<DriveError> {
+    pub fn since(&self, count: u64) -> Option<DriveError> {
         if self.count.get() == count { None } else { self.last.borrow().clone() }
     }
 }

@@ -1,9 +1,10 @@
 //! Exports as block devices, and access at byte granularity: the path of every request from NBD,
 //! FUSE and HTTP to the volume.
 //!
-//! The engine takes whole sectors. A write that begins or ends within a sector first reads the rest
-//! of that sector. No other write may come between that read and the write, so an unaligned write
-//! runs alone; aligned writes run concurrently. Clients that care for speed write whole sectors.
+//! A volume takes whole sectors, of 512 bytes, or of 4096 where it is a log. A write that begins or
+//! ends within a sector first reads the rest of that sector. No other write may come between that
+//! read and the write, so an unaligned write runs alone; aligned writes run concurrently. Clients
+//! that care for speed write whole sectors.
 //!
 //! Expected faults: a sector that cannot be read, which then fails the write as well.
 
@@ -18,19 +19,19 @@ use stripewise_pool::{OpenMode, Volume};
 
 use crate::losses::Losses;
 
-/// The engine's sector size.
-pub const SECTOR_BYTES: u64 = 512;
 /// Requests shorter than this are never preferred.
 const LEAST_PREFERRED_BYTES: u64 = 4096;
 
 /// Something that clients use as a block device. Offsets and lengths are multiples of
-/// [`SECTOR_BYTES`] and within its size when requested; errors are the engine's. Its futures are
-/// polled to completion.
+/// [`Export::sector_bytes`] and within its size when requested; errors are the engine's. Its
+/// futures are polled to completion.
 pub trait Export: 'static {
     /// Current size, bytes.
     fn size_bytes(&self) -> u64;
     /// True if it cannot be written.
     fn is_read_only(&self) -> bool;
+    /// Requests are multiples of this many bytes.
+    fn sector_bytes(&self) -> u64;
     /// Preferred request size, bytes: a power of two from 512 on.
     fn preferred_bytes(&self) -> u32;
     /// A description for people.
@@ -157,6 +158,10 @@ impl Export for VolumeExport {
         self.read_only || self.volume.pool().mode() == OpenMode::ReadOnly || self.volume.is_protected()
     }
 
+    fn sector_bytes(&self) -> u64 {
+        self.volume.sector_bytes()
+    }
+
     fn preferred_bytes(&self) -> u32 {
         self.volume.geometry().interleave_bytes().max(LEAST_PREFERRED_BYTES) as u32
     }
@@ -231,28 +236,29 @@ impl Export for VolumeExport {
     }
 }
 
-fn is_whole(offset: u64, length: u64) -> bool {
-    (offset | length).is_multiple_of(SECTOR_BYTES)
+fn is_whole(export: &impl Export, offset: u64, length: u64) -> bool {
+    (offset | length).is_multiple_of(export.sector_bytes())
 }
 
 /// The whole sectors around a range.
-fn around(offset: u64, length: u64) -> (u64, u64) {
-    (offset / SECTOR_BYTES * SECTOR_BYTES, (offset + length).next_multiple_of(SECTOR_BYTES))
+fn around(export: &impl Export, offset: u64, length: u64) -> (u64, u64) {
+    let sector = export.sector_bytes();
+    (offset / sector * sector, (offset + length).next_multiple_of(sector))
 }
 
 /// The whole sectors within a range; empty (`start == end`) if there are none.
-fn within(offset: u64, length: u64) -> (u64, u64) {
-    let (start, end) =
-        (offset.next_multiple_of(SECTOR_BYTES), (offset + length) / SECTOR_BYTES * SECTOR_BYTES);
+fn within(export: &impl Export, offset: u64, length: u64) -> (u64, u64) {
+    let sector = export.sector_bytes();
+    let (start, end) = (offset.next_multiple_of(sector), (offset + length) / sector * sector);
     (start, end.max(start))
 }
 
 /// Reads any range of bytes.
 pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Result<Buffer, ArrayError> {
-    if is_whole(offset, length as u64) {
+    if is_whole(export, offset, length as u64) {
         return export.read(offset, length).await;
     }
-    let (start, end) = around(offset, length as u64);
+    let (start, end) = around(export, offset, length as u64);
     let sectors = export.read(start, (end - start) as usize).await?;
     let at = (offset - start) as usize;
     Ok(sectors.slice(at..at + length))
@@ -260,7 +266,7 @@ pub(crate) async fn read(export: &impl Export, offset: u64, length: usize) -> Re
 
 /// Writes any range of bytes; durable on return if `fua`, else after the next flush.
 pub async fn write(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-    if is_whole(offset, data.len() as u64) {
+    if is_whole(export, offset, data.len() as u64) {
         let _inside = export.unaligned().enter().await;
         return export.write(offset, data, fua).await;
     }
@@ -269,13 +275,14 @@ pub async fn write(export: &impl Export, offset: u64, data: Buffer, fua: bool) -
 }
 
 async fn write_alone(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-    let (start, end) = around(offset, data.len() as u64);
+    let (start, end) = around(export, offset, data.len() as u64);
     let sectors = export.buffers().allocate((end - start) as usize);
-    let sector = SECTOR_BYTES as usize;
+    let sector_bytes = export.sector_bytes();
+    let sector = sector_bytes as usize;
     let first = export.read(start, sector).await?;
     sectors.slice(0..sector).copy_from(&first);
-    if end - start > SECTOR_BYTES {
-        let last = export.read(end - SECTOR_BYTES, sector).await?;
+    if end - start > sector_bytes {
+        let last = export.read(end - sector_bytes, sector).await?;
         sectors.slice(sectors.len() - sector..sectors.len()).copy_from(&last);
     }
     let at = (offset - start) as usize;
@@ -295,12 +302,12 @@ pub async fn write_zeroes(
 }
 
 async fn zero(export: &impl Export, offset: u64, length: u64) -> Result<(), ArrayError> {
-    if is_whole(offset, length) {
+    if is_whole(export, offset, length) {
         let _inside = export.unaligned().enter().await;
         return export.write_zeroes(offset, length).await;
     }
     let _alone = export.unaligned().enter_alone().await;
-    let (start, end) = within(offset, length);
+    let (start, end) = within(export, offset, length);
     let partial = if start == end {
         // No whole sector: one stretch, in one sector or across two.
         [(offset, offset + length), (end, end)]
@@ -318,7 +325,7 @@ async fn zero(export: &impl Export, offset: u64, length: u64) -> Result<(), Arra
 /// Discards the whole sectors of any range; the rest stays, as discards allow. Durable on return if
 /// `fua`, else after the next flush.
 pub async fn discard(export: &impl Export, offset: u64, length: u64, fua: bool) -> Result<(), ArrayError> {
-    let (start, end) = within(offset, length);
+    let (start, end) = within(export, offset, length);
     if start < end {
         export.discard(start, end - start).await?;
     }
@@ -338,7 +345,7 @@ pub(crate) fn extents(
     length: u64,
     most: usize,
 ) -> Result<Vec<Extent>, ArrayError> {
-    let (start, end) = around(offset, length);
+    let (start, end) = around(export, offset, length);
     let mut extents = export.extents(start, end - start, most)?;
     if let Some(first) = extents.first_mut() {
         first.length_bytes -= offset - start;
@@ -352,14 +359,14 @@ pub(crate) fn extents(
 
 /// True if no byte of the range was ever written.
 pub(crate) fn is_unwritten(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
-    let (start, end) = around(offset, length);
+    let (start, end) = around(export, offset, length);
     export.is_unwritten(start, end - start)
 }
 
 /// True if zeroing the range is fast.
 pub(crate) fn zeroes_at_once(export: &impl Export, offset: u64, length: u64) -> Result<bool, ArrayError> {
-    let (start, end) = around(offset, length);
-    if is_whole(offset, length) {
+    let (start, end) = around(export, offset, length);
+    if is_whole(export, offset, length) {
         export.zeroes_at_once(start, end - start)
     } else {
         export.is_unwritten(start, end - start)

@@ -22,9 +22,7 @@ mod pools;
 pub mod shards;
 pub mod shares;
 
-pub use block::{
-    Ending, Export, Exports, SECTOR_BYTES, UnalignedGate, VolumeExport, discard, write, write_zeroes,
-};
+pub use block::{Ending, Export, Exports, UnalignedGate, VolumeExport, discard, write, write_zeroes};
 pub use client_id::ClientId;
 pub use losses::Losses;
 pub use pools::{Hold, PoolExports};

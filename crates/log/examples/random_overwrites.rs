@@ -12,7 +12,7 @@ use std::rc::Rc;
 use stripewise_array::{Class, Member, MemberOptions};
 use stripewise_drive::{Buffer, BufferPool, Context, Drive, IoRequest, MemoryDrive, SplitMix64};
 use stripewise_layout::{LayoutSpec, MemberSet};
-use stripewise_log::{Log, LogInit, LogOptions, LogSpace, SlotRoots};
+use stripewise_log::{Columns, Log, LogInit, LogOptions, LogSpace, SlotRoots};
 use stripewise_model::catalogue::drive;
 use stripewise_model::modelled::ModelledDrive;
 use stripewise_runtime::VirtualExecutor;
@@ -95,8 +95,9 @@ fn log_at(percent: u64) -> (f64, f64, f64) {
             LayoutSpec { interleave_bytes: Some(64 << 10), ..LayoutSpec::parse("raid5").expect("known") };
         let shape = spec.resolve(DISKS as usize).expect("possible");
         let space = LogSpace { shape, start_bytes: 2 * SLOT_BYTES, member_bytes: member_bytes() };
-        let roots = SlotRoots::new(members.clone(), 0, SLOT_BYTES);
-        let init = LogInit { space, members, missing: MemberSet::EMPTY, roots };
+        let columns = Columns::whole(members);
+        let roots = SlotRoots::new(columns.clone(), 1, shape, 0, SLOT_BYTES).expect("a layout");
+        let init = LogInit { space, columns, missing: MemberSet::EMPTY, roots };
         let options = LogOptions {
             segment_bytes: SEGMENT_BYTES,
             reserve: 1.0 - percent as f64 / 100.0,

@@ -14,6 +14,7 @@ use crate::map::cache::PageCache;
 use crate::open_segment::OpenSegment;
 use crate::options::Limits;
 use crate::plan::Plan;
+use crate::rate::DecayingRate;
 use crate::readers::Readers;
 use crate::roots::RootStore;
 use crate::roots::codec::RebuildMark;
@@ -98,6 +99,8 @@ pub struct LogFigures {
     pub live_blocks: u64,
     /// Blocks that clients may use.
     pub limit_blocks: u64,
+    /// Segments cleaned of late, as bytes of data per second.
+    pub cleaned_bytes_per_s: u64,
 }
 
 /// The state that changes together.
@@ -135,6 +138,8 @@ pub(crate) struct State {
     pub(crate) full_merges: u64,
     /// Time of cleaning per segment gained, ns.
     pub(crate) gain_ns: f64,
+    /// Bytes of the segments that were cleaned.
+    pub(crate) cleaning: DecayingRate,
     pub(crate) figures: LogFigures,
     pub(crate) is_closing: bool,
     pub(crate) failed: Option<LogError>,
@@ -190,7 +195,28 @@ impl Core {
         self.state.borrow().failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Fails every later request: the environment broke what the log rests on.
+    /// An error once the log is closed. What can be read is read even after a failure: whatever was
+    /// not written is still in memory.
+    pub(crate) fn check_open(&self) -> Result<(), LogError> {
+        match &self.state.borrow().failed {
+            Some(LogError::Closed) => Err(LogError::Closed),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the tasks in the background and refuses all later requests.
+    pub(crate) fn close(&self) {
+        {
+            let state = &mut *self.state.borrow_mut();
+            state.is_closing = true;
+            state.failed = Some(LogError::Closed);
+        }
+        self.work.notify_all();
+        self.progress.notify_all();
+    }
+
+    /// Fails every later request that changes something: the environment broke what the log rests
+    /// on.
     pub(crate) fn fail(&self, error: LogError) {
         self.state.borrow_mut().failed.get_or_insert(error);
         self.progress.notify_all();
@@ -219,7 +245,7 @@ impl Core {
         if self.state.borrow().durable_before >= before {
             return Ok(());
         }
-        self.drives.flush().await?;
+        self.drives.flush().await.inspect_err(|error| self.fail(error.clone()))?;
         let mut state = self.state.borrow_mut();
         state.durable_before = state.durable_before.max(written);
         state.staging.durable_before(written);

@@ -92,6 +92,9 @@ pub enum LogError {
         /// Segments that are needed.
         needed: u32,
     },
+    /// More members were left out than the layout tolerates.
+    #[error("the volume takes no writes: it has lost more drives than its layout can spare")]
+    Protected,
     /// The log was closed.
     #[error("the log is closed")]
     Closed,

@@ -3,7 +3,8 @@
 //! Writes are gathered into *segments* of whole stripes, so parity costs no reads and there is no
 //! write hole. A map says where each logical block is; a cleaner gathers what is still live. The
 //! design is in `docs/internals/log-volumes.md`. In plain `async` Rust over the queues of drives
-//! (`stripewise_array::Member`), like the in-place arrays; pools do not offer it yet.
+//! (`stripewise_array::Member`), like the in-place arrays. Pools open it
+//! (`crates/pool/src/volume/log/`).
 //!
 //! The order to read it in: [`shape`] (addresses), [`summary`] (a segment describes itself),
 //! `map/` (table, runs, merging), [`usage`] and [`plan`] (segments in use, segments to be
@@ -25,9 +26,11 @@ pub mod mutation;
 mod open_segment;
 mod options;
 mod plan;
+mod rate;
 mod readers;
 mod roots;
 mod shape;
+mod sizes;
 mod snapshots;
 mod staging;
 mod steps;
@@ -35,12 +38,14 @@ mod summary;
 mod usage;
 
 pub use crate::core::LogFigures;
+pub use drives::columns::{Column, Columns, Stretch};
 pub use error::LogError;
 pub use log::{Log, LogInit};
 pub use options::LogOptions;
 pub use roots::slots::{FoundRoots, SlotRoots};
 pub use roots::{LocalFuture, RootStore};
 pub use shape::{BLOCK_BYTES, LogSpace};
+pub use sizes::LogSizes;
 pub use snapshots::LogSnapshot;
 pub use steps::diff::{LogChange, LogChanges};
 pub use steps::rebuild::{LogProgress, LogRebuildReport};

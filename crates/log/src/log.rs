@@ -4,12 +4,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use stripewise_array::Member;
 use stripewise_drive::{Buffer, BufferPool, Context, Event, Rounds, Semaphore};
-use stripewise_layout::MemberSet;
+use stripewise_layout::{Geometry, MemberSet};
 
 use crate::core::{Core, Identity, LogFigures, State, Wanted};
 use crate::drives::Drives;
+use crate::drives::columns::Columns;
 use crate::error::LogError;
 use crate::heads::Heads;
 use crate::map::Map;
@@ -17,6 +17,7 @@ use crate::map::cache::PageCache;
 use crate::open_segment::OpenSegment;
 use crate::options::{Limits, LogOptions};
 use crate::plan::Plan;
+use crate::rate::DecayingRate;
 use crate::readers::Readers;
 use crate::roots::RootStore;
 use crate::roots::codec::Roots;
@@ -40,8 +41,8 @@ use crate::usage::Usage;
 pub struct LogInit {
     /// Space on the members.
     pub space: LogSpace,
-    /// The members in order, those that are missing included.
-    pub members: Vec<Rc<Member>>,
+    /// Columns of the members in order, those that are missing included.
+    pub columns: Rc<Columns>,
     /// Members that miss writes.
     pub missing: MemberSet,
     /// Keeper of the roots.
@@ -134,12 +135,13 @@ impl Log {
             full_merges_begun: 0,
             full_merges: 0,
             gain_ns: 0.0,
+            cleaning: DecayingRate::default(),
             figures: LogFigures::default(),
             is_closing: false,
             failed: None,
         };
-        let LogInit { members, missing, roots, .. } = init;
-        let drives = Drives::new(buffers.clone(), segments.clone(), members, missing, roots.clone());
+        let LogInit { columns, missing, roots, .. } = init;
+        let drives = Drives::new(buffers.clone(), segments.clone(), columns, missing, roots.clone());
         let core = Core {
             context: context.clone(),
             identity,
@@ -218,8 +220,14 @@ impl Log {
         flush(&self.core).await
     }
 
-    /// Makes everything durable in segments and ends the tasks in the background.
+    /// Makes everything durable in segments and ends the log. It has ended also after an error.
     pub async fn close(&self) -> Result<(), LogError> {
+        let written = self.write_out().await;
+        self.core.close();
+        written
+    }
+
+    async fn write_out(&self) -> Result<(), LogError> {
         let core = &self.core;
         let number = core.state.borrow().open.number;
         seal_open(core, number).await?;
@@ -227,11 +235,57 @@ impl Log {
             seal_survivors(core, which, 1).await?;
         }
         core.state.borrow_mut().is_closing = true;
-        commit(core).await?;
-        core.state.borrow_mut().failed.get_or_insert(LogError::Closed);
-        core.work.notify_all();
-        core.progress.notify_all();
-        Ok(())
+        commit(core).await
+    }
+
+    /// Sends nothing more to the drives and leaves none of them out: its contents matter no more.
+    pub fn abandon(&self) {
+        self.core.drives.columns.stop();
+        self.core.close();
+    }
+
+    /// Ends the log without writing anything out. When this returns, nothing of it is in flight
+    /// and nothing more is sent, so that its space can be given to others.
+    pub async fn end(&self) {
+        self.abandon();
+        self.core.drives.columns.end().await;
+    }
+
+    /// Leaves out members that are recorded as missing. If the layout cannot do without them, the
+    /// log takes no more writes, and what they hold stays current.
+    pub fn leave_out(&self, missing: MemberSet) {
+        if !self.core.drives.leave_out(missing) {
+            self.core.fail(LogError::Protected);
+        }
+    }
+
+    /// Takes no more writes.
+    pub fn protect(&self) {
+        self.core.fail(LogError::Protected);
+    }
+
+    /// The reason why the log takes no more writes.
+    pub fn failure(&self) -> Option<LogError> {
+        self.core.state.borrow().failed.clone()
+    }
+
+    /// The layout's addresses.
+    pub fn geometry(&self) -> &Geometry {
+        &self.core.segments.geometry
+    }
+
+    /// Buffers of the log's thread.
+    pub fn buffers(&self) -> &BufferPool {
+        &self.core.drives.buffers
+    }
+
+    /// Fails for a range beyond the end.
+    pub fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), LogError> {
+        let capacity_bytes = self.capacity_bytes();
+        match offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
+            true => Err(LogError::OutOfRange { offset_bytes, length_bytes, capacity_bytes }),
+            false => Ok(()),
+        }
     }
 
     /// Fills a member that misses writes with its strips of all segments in use, while clients go
@@ -264,16 +318,14 @@ impl Log {
             repaired_blocks: self.core.drives.counters.get().repaired,
             live_blocks: state.usage.live(),
             limit_blocks: self.core.limits.client_blocks,
+            cleaned_bytes_per_s: state.cleaning.per_second(self.core.context.now_ns()),
             ..state.figures
         }
     }
 
     pub(crate) fn blocks(&self, offset_bytes: u64, length_bytes: u64) -> Result<(u64, u64), LogError> {
         self.core.state.borrow().heads.head(self.head)?;
-        let capacity_bytes = self.capacity_bytes();
-        if offset_bytes.checked_add(length_bytes).is_none_or(|end| end > capacity_bytes) {
-            return Err(LogError::OutOfRange { offset_bytes, length_bytes, capacity_bytes });
-        }
+        self.check_range(offset_bytes, length_bytes)?;
         if !offset_bytes.is_multiple_of(BLOCK_BYTES) || !length_bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(LogError::Misaligned { offset_bytes, length_bytes });
         }

@@ -20,6 +20,10 @@ pub enum Mutation {
     TornSegmentCounts,
     /// A segment counts as durable once it is written, without a flush of the drives.
     FlushWithoutDrives,
+    /// Roots that were replaced are taken.
+    StaleRoots,
+    /// Summaries and staging records are believed whatever their checksum.
+    SummaryWithoutChecksum,
     /// A member counts as present when its rebuild begins.
     UnfinishedMemberBelieved,
     /// Segments that are written during a rebuild do not go to the member that is being filled.
@@ -50,6 +54,8 @@ impl Mutation {
         Self::FlushWithoutStaging,
         Self::TornSegmentCounts,
         Self::FlushWithoutDrives,
+        Self::StaleRoots,
+        Self::SummaryWithoutChecksum,
         Self::UnfinishedMemberBelieved,
         Self::NewSegmentsNotFilled,
         Self::FilledWhateverTheUse,

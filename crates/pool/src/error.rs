@@ -488,12 +488,45 @@ pub enum PoolError {
         /// The pool.
         pool: String,
     },
+    /// A log volume does not offer this.
+    #[error("volume {volume} of pool {pool} is a log volume, {task}")]
+    LogVolume {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+        /// The work.
+        task: LogTask,
+    },
     /// A job could not go on.
     #[error("{0}")]
     Job(String),
     /// A setting out of its range.
     #[error("{0}")]
     BadSetting(String),
+}
+
+/// Work that log volumes do not offer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogTask {
+    /// Another layout.
+    #[error("which cannot be converted to another layout yet")]
+    Convert,
+    /// Another size.
+    #[error("which cannot be resized yet")]
+    Resize,
+    /// Another kind of drives.
+    #[error("which stays on data drives and cannot be pinned")]
+    Pin,
+    /// Another drive for one of its columns.
+    #[error("whose part on {drive} cannot be moved to another drive yet")]
+    Move {
+        /// The drive's label.
+        drive: String,
+    },
+    /// Comparison of all its data.
+    #[error("which cannot be scrubbed yet; each block is verified when it is read")]
+    Scrub,
 }
 
 /// A layout that needs more drives than would remain.

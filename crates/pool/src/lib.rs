@@ -78,7 +78,7 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Context, Drive, SemaphorePermit};
 
-pub use error::{NeedsDrives, PoolError};
+pub use error::{LogTask, NeedsDrives, PoolError};
 pub use jobs::ScrubSummary;
 pub use jobs::kind::JobKind;
 pub use jobs::tier::{TIER_BYTES_PER_S, TierOptions};
@@ -89,7 +89,7 @@ pub use manifest::drive_record::{ExclusionKind, MAX_PATH_BYTES, Role};
 pub use manifest::events::{Event, EventKind};
 pub use manifest::host_use::{Host, HostUse};
 pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
-pub use manifest::volume_record::Pin;
+pub use manifest::volume_record::{Pin, RESERVE_PERCENT, USUAL_RESERVE_PERCENT};
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
 pub use membership::new_identity::give_new_identity;
 pub use space::addresses::{choose_slab_bytes, usable_bytes};
@@ -107,6 +107,7 @@ pub use stripewise_array::{PlaceFault, WrongPlace};
 pub use superblock::released::{PIECE_BYTES, erase, pieces, sampled_places};
 pub use volume::conversion::{ConversionPlan, layout_in_words};
 pub use volume::drive::VolumeDrive;
+pub use volume::log::status::{LogStatus, OpenLog};
 pub use volume::make::VolumeSpec;
 pub use volume::{Closing, Volume};
 
@@ -179,6 +180,8 @@ pub struct PoolOptions {
     pub destroyed: OfDestroyed,
     /// Take the pool from the host that has it.
     pub take_from_host: bool,
+    /// Memory of each log volume, bytes. `None`: 64 MiB.
+    pub log_memory_bytes: Option<u64>,
     /// Shards that arrays are spread over in virtual time. `None`: all are on the pool's own.
     pub drawn_shards: Option<DrawnShards>,
     /// A session of this process that has ended: what it left on the drives is no sign that they
@@ -471,6 +474,14 @@ impl Inner {
         for array in &arrays {
             let closed = array.call(async |array| array.close().await).await;
             result = result.and(closed.map_err(PoolError::from));
+        }
+        for log in self.volumes.logs() {
+            match ending {
+                Ending::Erase => log.end().await,
+                Ending::Close | Ending::Destroy => {
+                    result = result.and(log.close().await.map_err(PoolError::from))
+                }
+            }
         }
         self.jobs.until_idle().await;
         self.freed.until_reclaimed().await;

@@ -11,6 +11,8 @@ use crate::manifest::format::Manifest;
 use crate::manifest::ids::{Id, VolumeId};
 use crate::manifest::volume_record::VolumeRecord;
 use crate::volume::io::VolumeIo;
+use crate::volume::log::LogArray;
+use crate::volume::volume_array::VolumeArray;
 use stripewise_array::{Array, ArrayError, ArrayHandle};
 
 /// Open volumes, and the reasons why others are not open.
@@ -18,6 +20,8 @@ use stripewise_array::{Array, ArrayError, ArrayHandle};
 pub(crate) struct OpenVolumes {
     /// Arrays of the open parts, by the array's identity.
     arrays: RefCell<BTreeMap<Id, ArrayHandle>>,
+    /// Logs of the open parts that are logs, by the part's identity.
+    logs: RefCell<BTreeMap<Id, LogArray>>,
     /// I/O paths to these arrays, by the volume's identity.
     ios: RefCell<BTreeMap<VolumeId, Rc<VolumeIo>>>,
     /// Reasons why volumes could not be opened, by the volume's identity.
@@ -38,6 +42,30 @@ impl OpenVolumes {
     /// All parts, with their arrays.
     pub(crate) fn parts(&self) -> Vec<(Id, ArrayHandle)> {
         self.arrays.borrow().iter().map(|(part, array)| (*part, array.clone())).collect()
+    }
+
+    /// The log of a part that is one.
+    pub(crate) fn log(&self, part: Id) -> Option<LogArray> {
+        self.logs.borrow().get(&part).cloned()
+    }
+
+    /// All open logs.
+    pub(crate) fn logs(&self) -> Vec<LogArray> {
+        self.logs.borrow().values().cloned().collect()
+    }
+
+    /// Adds the log of a part.
+    pub(crate) fn insert_log(&self, log: LogArray) {
+        self.logs.borrow_mut().insert(log.part(), log);
+    }
+
+    /// Removes and abandons the logs of parts that are no longer in the manifest.
+    pub(crate) fn end_logs_but(&self, manifest: &Manifest) -> Vec<LogArray> {
+        let logs = &mut *self.logs.borrow_mut();
+        let gone = logs.extract_if(.., |id, _| !manifest.has_part(*id));
+        let ended: Vec<LogArray> = gone.map(|(_, log)| log).collect();
+        ended.iter().for_each(LogArray::abandon);
+        ended
     }
 
     /// Adds the array of a part.
@@ -75,7 +103,9 @@ impl OpenVolumes {
 
     /// True if all parts of a volume are open.
     pub(crate) fn is_open(&self, record: &VolumeRecord) -> bool {
-        record.parts.iter().all(|part| self.arrays.borrow().contains_key(&part.id))
+        let is_open =
+            |part: Id| self.arrays.borrow().contains_key(&part) || self.logs.borrow().contains_key(&part);
+        record.parts.iter().all(|part| is_open(part.id))
     }
 
     /// Records the outcome of opening a volume.
@@ -96,10 +126,14 @@ impl OpenVolumes {
         if let Some(io) = self.ios.borrow().get(&record.id) {
             return Some(io.clone());
         }
-        let arrays: Option<Vec<ArrayHandle>> = record.parts.iter().map(|part| self.array(part.id)).collect();
+        let array = |part: Id| {
+            let in_place = self.array(part).map(VolumeArray::InPlace);
+            in_place.or_else(|| self.log(part).map(VolumeArray::Log))
+        };
+        let arrays: Option<Vec<VolumeArray>> = record.parts.iter().map(|part| array(part.id)).collect();
         let io = match (&arrays?[..], record.conversion) {
             ([array], _) => VolumeIo::plain(array.clone()),
-            ([old, new], Some(conversion)) => {
+            ([VolumeArray::InPlace(old), VolumeArray::InPlace(new)], Some(conversion)) => {
                 let end_bytes = conversion.until_offset_bytes.unwrap_or(u64::MAX);
                 VolumeIo::converting(old.clone(), new.clone(), conversion.next_offset_bytes, end_bytes)
             }

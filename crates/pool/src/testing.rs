@@ -43,6 +43,7 @@ pub(crate) fn part(manifest: &Manifest, id: u128, level: Level, width: usize, ro
         id: Id(id),
         shape,
         meta: MetaRecord { slabs: 1, map_rows: rows, places: places.into_iter().map(place).collect() },
+        log: None,
         journal: Vec::new(),
         old_lost: Vec::new(),
         old_dead: Vec::new(),

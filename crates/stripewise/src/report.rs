@@ -2,8 +2,8 @@
 
 use stripewise_control::file_system::FileSystem;
 use stripewise_control::report::{
-    ActivityReport, DriveReport, DriveState, MountReport, MountedState, PoolReport, PoolState, ShareState,
-    VolumeReport, VolumeState, counted,
+    ActivityReport, DriveReport, DriveState, LogReport, MountReport, MountedState, PoolReport, PoolState,
+    ShareState, VolumeReport, VolumeState, counted,
 };
 use stripewise_control::request::Setting;
 use stripewise_control::size::{ByteSize, duration_text};
@@ -89,6 +89,11 @@ impl Shown for PoolReport {
         let may_grow = |volume: &VolumeReport| volume.thin && volume.allocated_rows < volume.rows;
         if self.provisioned_bytes > self.capacity_bytes && self.volumes.iter().any(may_grow) {
             page.field("overcommit", overcommit_in_words(self), Style::Warning);
+        }
+        for volume in &self.volumes {
+            if let Some(log) = &volume.log {
+                page.field("log", format!("{}: {}", volume.name, log_in_words(log)), Style::Plain);
+            }
         }
         for job in &self.activity {
             page.field(&job.kind, job_in_words(job, self), Style::Plain);
@@ -245,7 +250,7 @@ pub(crate) fn volume_table(volumes: &[VolumeReport]) -> Table {
         table.row([
             plain(format!("{}/{}", volume.pool, volume.name)),
             volume.state.cell(),
-            plain(&volume.layout),
+            plain(layout_in_words(volume)),
             plain(volume.columns.to_string()),
             plain(ByteSize(volume.interleave_bytes).to_string()),
             plain(ByteSize(volume.capacity_bytes).to_string()),
@@ -254,6 +259,23 @@ pub(crate) fn volume_table(volumes: &[VolumeReport]) -> Table {
         ]);
     }
     table
+}
+
+/// Level of a volume's layout, and its kind.
+fn layout_in_words(volume: &VolumeReport) -> String {
+    if volume.log.is_some() { format!("{} log", volume.layout) } else { volume.layout.clone() }
+}
+
+/// State of a log, for people.
+pub(crate) fn log_in_words(log: &LogReport) -> String {
+    let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.1}"));
+    format!(
+        "{} % live, {} bytes written per client byte, cleaning {} MB/s, {} % reserve",
+        number(log.live_percent),
+        number(log.written_per_client_byte),
+        number(log.cleaning_mb_per_s),
+        log.reserve_percent
+    )
 }
 
 impl Shown for VolumeReport {
@@ -298,7 +320,12 @@ impl Shown for VolumeReport {
         if let Some(written) = self.written_bytes {
             page.field("written", ByteSize(written).to_string(), Style::Plain);
         }
+        if let Some(log) = &self.log {
+            page.field("log", log_in_words(log), Style::Plain);
+            page.field("segments", format!("{} of data", ByteSize(log.segment_bytes)), Style::Plain);
+        }
         let journal = match self.write_back {
+            _ if self.log.is_some() => "none: writes are acknowledged from memory, flushes are staged",
             true => {
                 "write-back: small writes are acknowledged once durable in the journal, and written in place later"
             }

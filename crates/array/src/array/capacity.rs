@@ -35,7 +35,7 @@ impl Capacity {
     /// Checks that a range is aligned and within the array.
     pub(crate) fn check(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
         if !(offset_bytes | length_bytes).is_multiple_of(SECTOR_BYTES) {
-            return Err(ArrayError::Misaligned { offset_bytes, length_bytes });
+            return Err(ArrayError::Misaligned { offset_bytes, length_bytes, unit_bytes: SECTOR_BYTES });
         }
         Self::check_end(offset_bytes, length_bytes, self.bytes.get())
     }

@@ -1,7 +1,7 @@
 //! Remedies for errors of pools, with the commands.
 
 use stripewise_array::ArrayError;
-use stripewise_pool::PoolError;
+use stripewise_pool::{LogTask, PoolError};
 
 use crate::notation::size::ByteSize;
 
@@ -136,11 +136,28 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
                 .to_owned()
         }
         PoolError::Layout(error) | PoolError::Array(ArrayError::Layout(error)) => error.hint(),
+        PoolError::LogVolume { task, volume, .. } => of_log(task, volume),
         PoolError::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
         PoolError::NoRoomElsewhere { needs: Some(_), .. } => "`stripewise pool add` adds a drive".to_owned(),
         PoolError::NoRoomElsewhere { .. } => "add a drive first, or delete or shrink volumes".to_owned(),
         _ => return None,
     })
+}
+
+/// The hint where a log volume does not offer some work.
+fn of_log(task: &LogTask, volume: &str) -> String {
+    match task {
+        LogTask::Convert | LogTask::Resize => {
+            format!("create another volume as wanted, copy the data of {volume} to it, and delete {volume}")
+        }
+        LogTask::Pin => "create the volume without --log to pin it".to_owned(),
+        LogTask::Move { .. } => {
+            format!("copy the data of {volume} to another volume and delete {volume}; then try again")
+        }
+        LogTask::Scrub => {
+            "read the volume to verify it: wrong blocks are reconstructed and rewritten".to_owned()
+        }
+    }
 }
 
 /// Bytes of slabs, which are whole MiB.
@@ -212,6 +229,18 @@ mod tests {
             (
                 PoolError::DriveInUse { drive: drive(), slabs: 3, volumes: names(&["v"]) },
                 "`pool retire` empties it first",
+            ),
+            (
+                PoolError::LogVolume { pool: pool(), volume: volume(), task: LogTask::Resize },
+                "create another volume as wanted",
+            ),
+            (
+                PoolError::LogVolume {
+                    pool: pool(),
+                    volume: volume(),
+                    task: LogTask::Move { drive: drive() },
+                },
+                "copy the data",
             ),
             (PoolError::Layout(LayoutError::TooFewColumns { level: Level::Raid6, needed: 4, given: 3 }), ""),
         ];

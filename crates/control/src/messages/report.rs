@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use stripewise_pool::{
-    Activity, DriveStatus, Event, HostUse, Notice, PoolStatus, SlotStatus, TierInfo, VolumeInfo,
+    Activity, DriveStatus, Event, HostUse, LogStatus, Notice, PoolStatus, SlotStatus, TierInfo, VolumeInfo,
 };
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
@@ -278,6 +278,9 @@ pub struct VolumeReport {
     pub rows: u64,
     /// Number of allocated rows; less than `rows` only for thin volumes.
     pub allocated_rows: u64,
+    /// Figures of a log volume; `null` for other volumes.
+    #[serde(default)]
+    pub log: Option<LogReport>,
     /// Old layout and progress of a running conversion; the other fields describe the new layout.
     #[serde(default)]
     pub conversion: Option<ConversionReport>,
@@ -290,6 +293,53 @@ pub struct VolumeReport {
     pub drives: Vec<SlotReport>,
     /// Reason that the volume is unreadable, if it is.
     pub failure: Option<String>,
+}
+
+/// A log volume, which never overwrites. Counters begin when the pool is opened; what is `null` is
+/// unknown.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LogReport {
+    /// Share of the space that clients do not get.
+    pub reserve_percent: u32,
+    /// Data of a segment.
+    pub segment_bytes: u64,
+    /// Data that is live; an upper bound until the map was merged.
+    pub live_bytes: Option<u64>,
+    /// Share of the space for clients that is live.
+    pub live_percent: Option<f64>,
+    /// Data that clients wrote.
+    pub client_bytes: Option<u64>,
+    /// Data, moved data and map written to segments.
+    pub segment_written_bytes: Option<u64>,
+    /// Part of it that the cleaner moved.
+    pub moved_bytes: Option<u64>,
+    /// Bytes written to segments per byte that clients wrote.
+    pub written_per_client_byte: Option<f64>,
+    /// Segments cleaned.
+    pub cleaned_segments: Option<u64>,
+    /// Megabytes of segments cleaned per second of late.
+    pub cleaning_mb_per_s: Option<f64>,
+    /// Blocks reconstructed after a read error or a wrong checksum.
+    pub repaired_blocks: Option<u64>,
+}
+
+impl From<LogStatus> for LogReport {
+    fn from(log: LogStatus) -> Self {
+        let open = log.open;
+        Self {
+            reserve_percent: log.reserve_percent,
+            segment_bytes: log.segment_bytes,
+            live_bytes: open.map(|open| open.live_bytes),
+            live_percent: open.map(|open| open.live_percent()),
+            client_bytes: open.map(|open| open.client_bytes),
+            segment_written_bytes: open.map(|open| open.written_bytes),
+            moved_bytes: open.map(|open| open.moved_bytes),
+            written_per_client_byte: open.and_then(|open| open.written_per_client_byte()),
+            cleaned_segments: open.map(|open| open.cleaned_segments),
+            cleaning_mb_per_s: open.map(|open| open.cleaned_bytes_per_s as f64 / 1e6),
+            repaired_blocks: open.map(|open| open.repaired_blocks),
+        }
+    }
 }
 
 /// A conversion to another layout.
@@ -488,6 +538,7 @@ impl VolumeReport {
             pin: word(volume.pin),
             allocated_rows: volume.rows.0,
             rows: volume.rows.1,
+            log: volume.log.map(LogReport::from),
             conversion: volume.conversion.as_ref().map(|conversion| ConversionReport {
                 from_layout: conversion.from.level.to_string(),
                 from_columns: conversion.from.width,

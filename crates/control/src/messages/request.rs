@@ -305,6 +305,8 @@ requests! {
         checksums: Option<bool>,
         /// Class of drives that the volume stays on.
         pin: Pin,
+        /// It never overwrites, and clients do not get this share of its space, percent.
+        log_reserve_percent: Option<u32>,
     }
     /// To give a volume another size.
     ResizeVolume as "volume resize" {
@@ -550,6 +552,7 @@ mod tests {
                 write_back: Some(false),
                 checksums: None,
                 pin: Pin::Fast,
+                log_reserve_percent: None,
             }
             .into(),
             ShowLoad { pool: pool(), seconds: Some(1.5), count: Some(3), causes: false }.into(),

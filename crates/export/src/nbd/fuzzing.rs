@@ -83,6 +83,10 @@ impl Export for Nothing {
         false
     }
 
+    fn sector_bytes(&self) -> u64 {
+        512
+    }
+
     fn preferred_bytes(&self) -> u32 {
         4096
     }

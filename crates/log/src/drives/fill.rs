@@ -95,10 +95,8 @@ impl Drives {
     /// member like all others: if it refuses a write, that is recorded after this.
     pub(crate) async fn include(&self, filled: FillingMember<'_>) -> Result<(), LogError> {
         let member = filled.member;
-        let mut missing = self.missing.get();
-        missing.remove(member);
-        self.missing.set(missing);
+        self.exclusion.take_in(member);
         drop(filled);
-        self.roots.include(member).await.map_err(LogError::Roots)
+        self.exclusion.record_included(member).await
     }
 }

@@ -5,6 +5,8 @@
 //! write fails. Reading ([`read`]) reconstructs blocks that cannot be read or do not match their
 //! checksum.
 
+pub(crate) mod columns;
+mod exclusion;
 pub(crate) mod fill;
 mod read;
 pub(crate) mod units;
@@ -13,12 +15,14 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
-use stripewise_array::{Class, Member};
+use stripewise_array::Class;
 use stripewise_drive::{
-    Buffer, BufferPool, Cause, DriveError, IoRequest, Operation, Segments as Pieces, access,
+    Buffer, BufferPool, Cause, DriveError, DriveErrorKind, IoRequest, Operation, Segments as Pieces, access,
 };
 use stripewise_layout::MemberSet;
 
+use crate::drives::columns::{Answer, Columns, refusals};
+use crate::drives::exclusion::Exclusion;
 use crate::drives::fill::Filling;
 use crate::error::LogError;
 use crate::mutation::{Mutation, is_chosen};
@@ -39,10 +43,9 @@ pub(crate) struct DriveCounters {
 pub(crate) struct Drives {
     pub(crate) buffers: BufferPool,
     pub(crate) segments: Segments,
-    members: Vec<Rc<Member>>,
-    missing: Cell<MemberSet>,
+    pub(crate) columns: Rc<Columns>,
+    exclusion: Exclusion,
     filling: Filling,
-    roots: Rc<dyn RootStore>,
     pub(crate) counters: Cell<DriveCounters>,
 }
 
@@ -50,23 +53,34 @@ impl Drives {
     pub(crate) fn new(
         buffers: BufferPool,
         segments: Segments,
-        members: Vec<Rc<Member>>,
+        columns: Rc<Columns>,
         missing: MemberSet,
         roots: Rc<dyn RootStore>,
     ) -> Self {
-        let (missing, counters) = (Cell::new(missing), Cell::default());
-        Self { buffers, segments, members, missing, filling: Filling::default(), roots, counters }
+        let exclusion = Exclusion::new(missing, roots);
+        let (filling, counters) = (Filling::default(), Cell::default());
+        Self { buffers, segments, columns, exclusion, filling, counters }
     }
 
     /// Members that miss writes.
     pub(crate) fn missing(&self) -> MemberSet {
-        self.missing.get()
+        self.exclusion.missing()
+    }
+
+    /// Members that the pool has recorded as missing. False if the layout cannot do without them.
+    pub(crate) fn leave_out(&self, missing: MemberSet) -> bool {
+        self.exclusion.add_recorded(missing);
+        self.segments.geometry.survives(&self.missing())
     }
 
     /// Numbers of the members that take part, from `first` on and round.
     pub(crate) fn present_from(&self, first: usize) -> Vec<usize> {
-        let (width, missing) = (self.members.len(), self.missing.get());
+        let (width, missing) = (self.columns.width(), self.missing());
         (first..first + width).map(|n| n % width).filter(|&member| !missing.contains(member)).collect()
+    }
+
+    fn submit(&self, member: usize, class: Class, request: IoRequest) -> Answer {
+        self.columns.submit(member, class, request)
     }
 
     /// Sends a request to a member.
@@ -76,7 +90,7 @@ impl Drives {
         class: Class,
         request: IoRequest,
     ) -> Result<(), DriveError> {
-        self.members[member].submit(class, request).await
+        self.submit(member, class, request).end().await
     }
 
     /// Writes a segment whose data, summary included, are in `data`.
@@ -93,14 +107,10 @@ impl Drives {
                 continue;
             }
             for request in requests(self.segments.base_bytes, pieces) {
-                sent.push((member, self.members[member].submit(class, request)));
+                sent.push((member, self.submit(member, class, request)));
             }
         }
-        let mut refused = Vec::new();
-        for (member, answer) in sent {
-            refused.extend(answer.await.err().map(|error| (member, error)));
-        }
-        self.exclude(self.without_filling(refused)).await
+        self.exclude(self.without_filling(refusals(sent).await)).await
     }
 
     /// Parity of each stripe in turn.
@@ -129,7 +139,7 @@ impl Drives {
     fn pieces(&self, segment: u32, data: &Buffer, parity: &[Buffer]) -> Vec<Vec<(u64, Buffer)>> {
         let geometry = &self.segments.geometry;
         let (units, strip) = (geometry.data_units(), geometry.interleave_bytes() as usize);
-        let mut pieces = vec![Vec::new(); self.members.len()];
+        let mut pieces = vec![Vec::new(); self.columns.width()];
         for stripe in 0..self.segments.stripes as usize {
             let places = geometry.stripe(u64::from(segment) * self.segments.stripes + stripe as u64).units;
             for (unit, place) in places.iter().enumerate() {
@@ -147,18 +157,29 @@ impl Drives {
         pieces
     }
 
-    /// Takes members that refused a write out of the log, and has that recorded.
+    /// Takes members that refused a write out of the log, and has that recorded. Also waits until
+    /// earlier exclusions are recorded, since what is about to count was not written there.
     pub(crate) async fn exclude(&self, refused: Vec<(usize, DriveError)>) -> Result<(), LogError> {
-        let Some((_, first)) = refused.first() else { return Ok(()) };
-        let missing: MemberSet = self.missing.get().iter().chain(refused.iter().map(|(m, _)| *m)).collect();
-        if !self.segments.geometry.survives(&missing) {
-            return Err(LogError::Drive(first.clone()));
+        if self.columns.has_ended() {
+            return Err(LogError::Closed);
         }
-        for (member, error) in &refused {
-            self.members[*member].note_write_error(error, true);
+        let missing = self.missing();
+        let refused: Vec<_> = refused.into_iter().filter(|(member, _)| !missing.contains(*member)).collect();
+        if let Some((_, first)) = refused.first() {
+            let all: MemberSet = missing.iter().chain(refused.iter().map(|(member, _)| *member)).collect();
+            // A full file system is no fault of the drive, and others are likely to lie there too.
+            let full = refused.iter().find(|(_, error)| error.kind == DriveErrorKind::NoSpace);
+            let is_spared = full.is_none() && self.segments.geometry.survives(&all);
+            for (member, error) in &refused {
+                let member = self.columns.member(*member);
+                member.iter().for_each(|member| member.note_write_error(error, is_spared));
+            }
+            if !is_spared {
+                return Err(LogError::Drive(full.map_or(first, |(_, error)| error).clone()));
+            }
+            self.exclusion.record(all).await?;
         }
-        self.missing.set(missing);
-        self.roots.exclude(missing).await.map_err(LogError::Roots)
+        self.exclusion.until_recorded().await
     }
 
     /// Makes everything durable that was written before.
@@ -166,17 +187,18 @@ impl Drives {
         if is_chosen(Mutation::FlushWithoutDrives) {
             return Ok(());
         }
-        let sent: Vec<_> = self
-            .present_from(0)
-            .into_iter()
-            .map(|member| {
-                let request = IoRequest::flush().because(Cause::Flush);
-                (member, self.members[member].submit(Class::Upkeep, request))
-            })
-            .collect();
-        let mut refused = Vec::new();
-        for (member, answer) in sent {
-            refused.extend(answer.await.err().map(|error| (member, error)));
+        let flush = |member: usize| {
+            let request = IoRequest::flush().because(Cause::Flush);
+            (member, self.submit(member, Class::Upkeep, request))
+        };
+        let sent: Vec<_> = self.present_from(0).into_iter().map(flush).collect();
+        let mut refused = refusals(sent).await;
+        // A refusal that another user of the drive met concerns what was written here, too.
+        for member in self.present_from(0) {
+            let error = self.columns.take_refused_flush(member);
+            if let Some(error) = error.filter(|_| !refused.iter().any(|(other, _)| *other == member)) {
+                refused.push((member, error));
+            }
         }
         self.exclude(refused).await
     }

@@ -164,7 +164,7 @@ impl Drives {
         for part in geometry.segments(place * BLOCK_BYTES, count * BLOCK_BYTES) {
             let stripe = geometry.stripe(part.stripe);
             let least_busy = |members: &[usize]| {
-                (0..members.len()).min_by_key(|&index| self.members[members[index]].load()).unwrap_or(0)
+                (0..members.len()).min_by_key(|&index| self.columns.load(members[index])).unwrap_or(0)
             };
             let plan = plan_read(geometry, &stripe, part.from, part.to, missing, least_busy)
                 .map_err(|error| Refused { member: None, why: error.to_string() })?;
@@ -187,14 +187,14 @@ impl Drives {
                 let request = IoRequest::read(start, buffer.clone());
                 let request =
                     if plan.decode.is_some() { request.because(Cause::Reconstruct) } else { request };
-                sent.push((from.member, self.members[from.member].submit(class, request)));
+                sent.push((from.member, self.submit(from.member, class, request)));
                 reads.push((range, buffer));
             }
             decodes.extend(plan.decode.map(|decode| (decode, part, target, reads)));
         }
         let mut refused = None;
         for (member, answer) in sent {
-            if let Err(error) = answer.await {
+            if let Err(error) = answer.end().await {
                 self.note(member, &error);
                 refused = Some(Refused { member: Some(member), why: error.to_string() });
             }
@@ -244,7 +244,11 @@ impl Drives {
     }
 
     pub(super) fn note(&self, member: usize, error: &DriveError) {
+        if self.columns.has_ended() {
+            return;
+        }
         let spare = self.missing().len() < self.segments.geometry.fault_tolerance();
-        self.members[member].note_read_error(error, spare);
+        let member = self.columns.member(member);
+        member.iter().for_each(|member| member.note_read_error(error, spare));
     }
 }

@@ -12,7 +12,7 @@
 use std::cmp::Reverse;
 use std::rc::Rc;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use smallvec::SmallVec;
 use stripewise_array::Class;
 use stripewise_drive::Buffer;
@@ -71,6 +71,8 @@ pub(crate) async fn one_round(core: &Rc<Core>) -> Result<bool, LogError> {
     let gained = (victims.len() as f64 - moved / payload).max(0.1);
     let gain_ns = (core.context.now_ns() - began_ns) as f64 / gained;
     state.gain_ns += (gain_ns - state.gain_ns) / 8.0;
+    let cleaned_bytes = victims.len() as u64 * core.segments.payload * BLOCK_BYTES;
+    state.cleaning.add(core.context.now_ns(), cleaned_bytes as f64);
     state.wanted.commit = true;
     core.work.notify_all();
     core.progress.notify_all();
@@ -181,11 +183,12 @@ async fn read_live(core: &Rc<Core>, victim: u32, sequence: u64) -> Result<Option
         }
     }
     let pieces = live.chunk_by(|one, next| next.place == one.place + 1);
-    let reads = try_join_all(pieces.map(|piece| async move {
+    let reads = join_all(pieces.map(|piece| async move {
         let crcs: Vec<u32> = piece.iter().map(|moved| moved.slot.crc).collect();
         read_stored(core, piece[0].place, &crcs, Class::Foreground).await
     }))
-    .await?;
+    .await;
+    let reads = reads.into_iter().collect::<Result<Vec<Buffer>, LogError>>()?;
     Ok(Some((survived, live, reads)))
 }
 

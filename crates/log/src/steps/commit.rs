@@ -22,7 +22,7 @@ pub(crate) async fn commit(core: &Core) -> Result<(), LogError> {
         (capture(core, state), retired, state.plan.next_sequence())
     };
     core.make_durable(sealed).await?;
-    core.roots.commit(roots.encode()).await.map_err(LogError::Roots)?;
+    core.roots.commit(roots.encode()).await?;
     {
         let state = &mut *core.state.borrow_mut();
         state.plan.durable_before(roots.next_sequence + roots.plan.len() as u64);

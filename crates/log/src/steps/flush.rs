@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use futures_util::future::{join_all, try_join};
+use futures_util::future::{join, join_all};
 use stripewise_array::Class;
 use stripewise_drive::{Buffer, Cause, IoRequest};
 
@@ -22,8 +22,9 @@ pub(crate) async fn flush(core: &Rc<Core>) -> Result<(), LogError> {
     let _turn = core.flush_turn.acquire(1).await;
     core.check()?;
     let sealed = core.state.borrow().plan.next_sequence();
-    try_join(stage(core), core.make_durable(sealed)).await?;
-    Ok(())
+    let (staged, durable) = join(stage(core), core.make_durable(sealed)).await;
+    // Blocks of a failed record count as staged: after an error no flush may succeed.
+    staged.and(durable).inspect_err(|error| core.fail(error.clone()))
 }
 
 /// Stages the blocks of the open segment that are in no record yet.

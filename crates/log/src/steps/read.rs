@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use stripewise_array::Class;
 use stripewise_drive::Buffer;
 
@@ -19,7 +19,7 @@ use crate::summary::{Kind, Summary};
 
 /// Reads `count` blocks from `lba` on, as a viewer sees them.
 pub(crate) async fn read(core: &Rc<Core>, view: &View, lba: u64, count: u64) -> Result<Buffer, LogError> {
-    core.check()?;
+    core.check_open()?;
     let _ticket = core.readers.begin();
     let data = core.drives.buffers.allocate((count * BLOCK_BYTES) as usize);
     let block_of = |index: u64| {
@@ -66,7 +66,8 @@ pub(crate) async fn read(core: &Rc<Core>, view: &View, lba: u64, count: u64) -> 
         data.slice(at..at + bytes.len()).copy_from(&bytes);
         Ok::<(), LogError>(())
     });
-    try_join_all(reads).await?;
+    // All of them to their end: one may be writing back what it repaired.
+    join_all(reads).await.into_iter().collect::<Result<(), LogError>>()?;
     Ok(data)
 }
 

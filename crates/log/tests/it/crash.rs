@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64};
 use stripewise_layout::MemberSet;
-use stripewise_log::{LocalFuture, RootStore, SlotRoots};
+use stripewise_log::{LocalFuture, LogError, RootStore, SlotRoots};
 use stripewise_runtime::VirtualExecutor;
 
 use crate::kit::Setup;
@@ -134,18 +134,18 @@ pub struct StuckRoots {
 }
 
 impl RootStore for StuckRoots {
-    fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), String>> {
+    fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), LogError>> {
         match self.is_stuck.get() {
             true => Box::pin(std::future::pending()),
             false => self.slots.commit(roots),
         }
     }
 
-    fn exclude(&self, missing: MemberSet) -> LocalFuture<'_, Result<(), String>> {
+    fn exclude(&self, missing: MemberSet) -> LocalFuture<'_, Result<(), LogError>> {
         self.slots.exclude(missing)
     }
 
-    fn include(&self, member: usize) -> LocalFuture<'_, Result<(), String>> {
+    fn include(&self, member: usize) -> LocalFuture<'_, Result<(), LogError>> {
         self.slots.include(member)
     }
 }

@@ -54,6 +54,47 @@ fn rot_is_found_by_checksums_and_repaired() {
     }
 }
 
+/// Places of the summaries on a drive.
+fn summaries(drive: &MemoryDrive) -> Vec<u64> {
+    let is_summary = |at: &u64| {
+        let mut head = [0; 8];
+        drive.peek(*at, &mut head);
+        &head == b"SWLOGSUM"
+    };
+    (0..drive.info().capacity_bytes).step_by(4096).filter(is_summary).collect()
+}
+
+/// A summary says where each block belongs, and the blocks' own checksums do not cover that.
+#[test]
+pub fn damaged_summaries_are_reconstructed() {
+    let setup = Setup::small("raid5", 4);
+    let drives = memory(&setup);
+    let tops: Vec<Rc<dyn Drive>> = drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect();
+    let executor = VirtualExecutor::new();
+    let context = executor.context();
+    executor.block_on(async {
+        let log = setup.create(&context, &tops).await;
+        let history = History::new(log.capacity_bytes() / 4096);
+        for lba in 0..300 {
+            history.write(&log, lba, 1, false).await.unwrap();
+        }
+        history.flush(&log).await.unwrap();
+        log.close().await.unwrap();
+        // Those on one drive: the others reconstruct them.
+        let drive = drives.iter().max_by_key(|drive| summaries(drive).len()).expect("a drive");
+        let places = summaries(drive);
+        assert!(places.len() > 3, "{places:?}");
+        for at in places {
+            // The address of the first slot.
+            let mut byte = [0];
+            drive.peek(at + 64, &mut byte);
+            drive.poke(at + 64, &[byte[0] ^ 1]);
+        }
+        let log = setup.open(&context, &tops, MemberSet::EMPTY).await.unwrap();
+        history.judge(&log, false, 1, "opened").await;
+    });
+}
+
 #[test]
 fn lost_data_are_an_error_and_never_wrong() {
     let setup = Setup::small("raid5", 4);

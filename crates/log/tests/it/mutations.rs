@@ -57,6 +57,7 @@ test_cases! {
         flush_without_staging: super::Mutation::FlushWithoutStaging,
         torn_segment_counts: super::Mutation::TornSegmentCounts,
         flush_without_drives: super::Mutation::FlushWithoutDrives,
+        stale_roots: super::Mutation::StaleRoots,
     }
 }
 
@@ -90,4 +91,12 @@ fn snapshots_given_up_early_lose_blocks() {
     let lost = catch_unwind(crate::snapshots::deletions_wait_for_the_roots);
     choose(None);
     assert!(lost.is_err());
+}
+
+#[test]
+fn summaries_believed_without_checksum_are_found() {
+    choose(Some(Mutation::SummaryWithoutChecksum));
+    let wrong = catch_unwind(crate::faults::damaged_summaries_are_reconstructed);
+    choose(None);
+    assert!(wrong.is_err());
 }

@@ -30,7 +30,13 @@ impl Pool {
             let mut error = None;
             for part in parts {
                 let Some(array) = inner.volumes.array(part) else {
-                    error = Some("it cannot be read".to_owned());
+                    let is_log = inner.volumes.log(part).is_some();
+                    let why = if is_log {
+                        "it is a log volume, which cannot be scrubbed yet"
+                    } else {
+                        "it cannot be read"
+                    };
+                    error = Some(why.to_owned());
                     continue;
                 };
                 match inner.check_part(&array, &name, &mut report, on_progress).await {

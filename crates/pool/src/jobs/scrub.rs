@@ -9,12 +9,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use crate::error::PoolError;
+use crate::error::{LogTask, PoolError};
 use crate::jobs::{Parts, Progress, SECOND_NS, ScrubSummary, is_resync_due, watched};
 use crate::manifest::care::ScrubRecord;
 use crate::manifest::events::EventKind;
 use crate::manifest::format::{Patrol, ScrubIntent};
 use crate::manifest::ids::{Id, VolumeId};
+use crate::manifest::volume_record::VolumeRecord;
 use crate::superblock::commit::Change;
 use crate::{Inner, Pool};
 use stripewise_array::ArrayError;
@@ -78,7 +79,13 @@ impl Inner {
         let now_s = self.news.unix_ms() / 1000;
         let begun = self
             .try_commit(None, move |manifest| {
-                let volumes: Vec<VolumeId> = manifest.volumes.iter().map(|volume| volume.id).collect();
+                let (logs, others): (Vec<&VolumeRecord>, _) =
+                    manifest.volumes.iter().partition(|volume| volume.is_log());
+                let volumes: Vec<VolumeId> = others.iter().map(|volume| volume.id).collect();
+                if let ([], Some(log)) = (&volumes[..], logs.first()) {
+                    let (pool, volume) = (manifest.name.clone(), log.name.clone());
+                    return Err(PoolError::LogVolume { pool, volume, task: LogTask::Scrub });
+                }
                 if manifest.scrub.is_some() || volumes.is_empty() {
                     return Ok(Change::Nothing(false));
                 }

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Weak;
 
-use crate::error::PoolError;
+use crate::error::{LogTask, PoolError};
 use crate::jobs::column_migration::{Migrator, Step};
 use crate::jobs::tier_plan::{Field, Plan, Tier, TierInfo, TierPart, plan};
 use crate::jobs::{Parts, SECOND_NS, watched};
@@ -100,6 +100,7 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?.id();
+        self.refuse_for_log(name, LogTask::Pin)?;
         inner.freed.until_reclaimed().await;
         inner.check_room_for_pin(name, pin)?;
         let text = format!("volume {name} is pinned: {pin}");

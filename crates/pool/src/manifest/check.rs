@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use crate::manifest::care::MAX_TAKEOVERS;
 use crate::manifest::format::{MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name};
-use crate::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::manifest::volume_record::{LogRecord, PartRecord, RESERVE_PERCENT, VolumeRecord};
 use crate::space::addresses::{MAX_DRIVE_BYTES, is_slab_size};
 use crate::superblock::block_bytes::MAX_LOST_BYTES;
 use crate::{BLOCK_BYTES, MIB, REBUILD_LATENCY_MS};
 use stripewise_array::ArrayError;
-use stripewise_array::rows::check_block;
+use stripewise_array::rows::{Run, check_block};
 use stripewise_array::tuning::MapGrain;
 use stripewise_array::{BlockSet, SPAN_BLOCKS};
 
@@ -152,6 +152,9 @@ impl Manifest {
     /// lies on: memory is allocated for as many regions as the size requires.
     fn check_room(&self, volume: &VolumeRecord, part: &PartRecord) -> Result<(), String> {
         part.shape.check().map_err(|error| error.to_string())?;
+        if let Some(log) = &part.log {
+            return check_log_room(volume, part, log, self.slab_bytes);
+        }
         let (spec, text) = (part.spec(self.slab_bytes), |error: ArrayError| error.to_string());
         let room_bytes = spec.row_data_bytes().map_err(text)?.saturating_mul(part.rows.rows());
         if volume.size_bytes > room_bytes {
@@ -170,11 +173,17 @@ impl Manifest {
         if part.rows.width() != width {
             return Err(format!("its rows have {} columns, not {width}", part.rows.width()));
         }
-        if !(1..=MAX_PLACES).contains(&part.meta.places.len()) || part.journal.len() > MAX_PLACES {
-            return Err("it has no place for its map, or too many".to_owned());
-        }
-        if part.meta.map_rows < part.rows.rows() {
-            return Err("its map has no room for it".to_owned());
+        match part.log {
+            Some(_) => check_log_places(part)?,
+            None if !(1..=MAX_PLACES).contains(&part.meta.places.len())
+                || part.journal.len() > MAX_PLACES =>
+            {
+                return Err("it has no place for its map, or too many".to_owned());
+            }
+            None if part.meta.map_rows < part.rows.rows() => {
+                return Err("its map has no room for it".to_owned());
+            }
+            None => {}
         }
         let meta = part.meta.places.iter().map(|place| (place.drive, place.slab, part.meta.slabs));
         let journal = part.journal.iter().map(|place| (place.drive, place.slab, place.slabs));
@@ -204,6 +213,55 @@ impl Manifest {
             return Err("it has lost blocks that it never had".to_owned());
         }
         Ok(())
+    }
+}
+
+/// Checks that a log's columns lie on one drive each, without holes, and that it has nothing that
+/// only arrays in place have.
+fn check_log_places(part: &PartRecord) -> Result<(), String> {
+    if !part.meta.places.is_empty()
+        || !part.journal.is_empty()
+        || !part.lost.is_empty()
+        || !part.dead.is_empty()
+    {
+        return Err("it is a log with a region map, a journal or lost blocks".to_owned());
+    }
+    if part.rows.allocated_rows() != part.rows.rows() {
+        return Err("it is a log with rows that have no slabs".to_owned());
+    }
+    let drives = |run: &Run| run.places.iter().map(|place| place.drive).collect::<Vec<u32>>();
+    let first = part.rows.runs().next().map(drives);
+    let distinct: BTreeSet<&u32> = first.iter().flatten().collect();
+    let is_one_each = part.rows.runs().all(|run| Some(drives(run)) == first);
+    match is_one_each && distinct.len() == part.shape.width {
+        true => Ok(()),
+        false => Err("it is a log with a column on several drives, or two on one".to_owned()),
+    }
+}
+
+/// Checks a log's sizes, and that the volume fits it.
+fn check_log_room(
+    volume: &VolumeRecord,
+    part: &PartRecord,
+    log: &LogRecord,
+    slab_bytes: u64,
+) -> Result<(), String> {
+    let is_possible = RESERVE_PERCENT.contains(&log.reserve_percent)
+        && (1 << 16..=1 << 26).contains(&log.segment_bytes)
+        && log.slot_bytes.is_multiple_of(BLOCK_BYTES)
+        && (1 << 16..=1 << 40).contains(&log.slot_bytes);
+    if !is_possible {
+        return Err("the sizes of its log are impossible".to_owned());
+    }
+    if volume.thin || volume.write_back || !volume.checksums {
+        return Err("it is a log with attributes that only volumes in place have".to_owned());
+    }
+    let column_bytes = part.column_bytes(slab_bytes);
+    let room = log.sizes().client_bytes(part.shape, column_bytes, &log.options(None));
+    let room_bytes = room.map_err(|error| error.to_string())?;
+    match volume.size_bytes <= room_bytes {
+        true => Ok(()),
+        false => Err(format!("its {} bytes do not fit its log's {room_bytes}", volume.size_bytes)),
     }
 }
 

@@ -4,6 +4,7 @@
 //! to another layout: then part 0 is the old one and part 1 the new one, which has the volume's
 //! bytes below the frontier.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use crate::BLOCK_BYTES;
 use crate::manifest::ids::{Id, VolumeId};
 use stripewise_array::rows::{RowTable, Run, SlotState};
 use stripewise_array::{Block, BlockSet};
+use stripewise_log::LogSizes;
 
 /// Kind of drives to which a volume's rows are pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +101,30 @@ const MAX_OLD_LOST_BLOCKS: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LostRange(pub u16, pub u64, pub u64);
 
+/// Valid shares of the space that clients of a log do not get, percent.
+pub const RESERVE_PERCENT: RangeInclusive<u32> = 5..=50;
+/// Share of the space that clients of a log do not get unless set otherwise, percent.
+pub const USUAL_RESERVE_PERCENT: u32 = 15;
+
+/// Sizes of a log, fixed when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogRecord {
+    /// Share of the space that clients do not get.
+    pub reserve_percent: u32,
+    /// Data of a segment.
+    pub segment_bytes: u64,
+    /// Each of the two slots of the roots.
+    pub slot_bytes: u64,
+}
+
+impl LogRecord {
+    /// The sizes as the log has them.
+    pub(crate) fn sizes(&self) -> LogSizes {
+        LogSizes { slot_bytes: self.slot_bytes, segment_bytes: self.segment_bytes }
+    }
+}
+
 /// One array of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,6 +133,9 @@ pub(crate) struct PartRecord {
     pub id: Id,
     pub shape: Shape,
     pub meta: MetaRecord,
+    /// Present if the array is a log, which has no region map and no journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub journal: Vec<JournalPlaceRecord>,
     /// As older versions recorded [`Self::lost`]; empty in what is written.
@@ -131,7 +160,8 @@ impl PartRecord {
     /// True if all of it can be read without the drives that are away: every row, and its region
     /// map. Journals on journal drives do not count, see [`Self::lost_journals`].
     pub(crate) fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
-        let has_map = self.meta.places.iter().any(|place| place.state.is_active() && !is_away(place.drive));
+        let has_map = self.log.is_some()
+            || self.meta.places.iter().any(|place| place.state.is_active() && !is_away(place.drive));
         // The members that can be spared do not depend on the length; this one shows every pattern
         // of stripes.
         let length = self.shape.interleave_bytes.saturating_mul(512);
@@ -291,6 +321,11 @@ pub(crate) struct VolumeRecord {
 }
 
 impl VolumeRecord {
+    /// True if it is, or is becoming, a log volume.
+    pub(crate) fn is_log(&self) -> bool {
+        self.parts.iter().any(|part| part.log.is_some())
+    }
+
     /// True if all of it can be read without the drives that are away.
     pub(crate) fn survives(&self, is_away: impl Fn(u32) -> bool) -> bool {
         self.parts.iter().all(|part| part.survives(&is_away))

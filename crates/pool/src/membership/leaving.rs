@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use crate::error::PoolError;
+use crate::error::{LogTask, PoolError};
 use crate::manifest::drive_record::{Exclusion, ExclusionKind};
 use crate::manifest::events::EventKind;
 use crate::manifest::format::{MAX_FORMER, Manifest};
@@ -18,7 +18,7 @@ use crate::space::evacuation::slabs_on;
 use crate::superblock::commit::Change;
 use crate::superblock::released::release;
 use crate::{Inner, Pool};
-use stripewise_array::Array;
+use stripewise_array::{Array, BlockArray};
 
 impl Pool {
     /// Excludes a drive; recorded on all others when this returns. Volumes that cannot do without
@@ -76,6 +76,9 @@ impl Pool {
         for array in arrays.iter().filter(|array| !array.visit(Array::is_protected)) {
             array.call(async |array| array.flush_internally().await).await?;
         }
+        for log in inner.volumes.logs().into_iter().filter(|log| !log.is_protected()) {
+            log.flush().await?;
+        }
         let pool = inner.rc();
         inner
             .try_commit(None, move |manifest| {
@@ -132,6 +135,7 @@ impl Pool {
             return Err(PoolError::DriveStanding { drive: record.path, what: what.to_owned() });
         }
         inner.drives.check_not_the_last(&inner.manifest.borrow(), number)?;
+        inner.manifest.borrow().check_no_log_on(number)?;
         if record.successor.is_some() {
             inner.manifest.borrow().check_replaceable(number)?;
         }
@@ -157,6 +161,15 @@ impl Pool {
 }
 
 impl Manifest {
+    /// Refuses to move the content of a drive that has a column of a log volume.
+    pub(crate) fn check_no_log_on(&self, number: u32) -> Result<(), PoolError> {
+        let is_on_it =
+            |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.log.is_some() && part.needs(number));
+        let Some(volume) = self.volumes.iter().find(is_on_it) else { return Ok(()) };
+        let task = LogTask::Move { drive: self.path_of(number) };
+        Err(PoolError::LogVolume { pool: self.name.clone(), volume: volume.name.clone(), task })
+    }
+
     /// Refuses to remove a drive that holds data.
     fn check_holds_nothing(&self, number: u32) -> Result<(), PoolError> {
         let Some(record) = self.drive(number) else { return Ok(()) };

@@ -145,6 +145,7 @@ impl Pool {
         force: bool,
     ) -> Result<DriveId, PoolError> {
         let inner = &self.0;
+        inner.manifest.borrow().check_no_log_on(old)?;
         let spare = inner.drives.spare_at(&inner.manifest.borrow(), &new);
         let number = match spare.filter(|spare| *spare != old) {
             Some(spare) => {

@@ -218,7 +218,8 @@ fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
         manifest.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
     let is_out = |number: u32| !online.contains(&number);
     for volume in manifest.volumes.iter_mut().filter(|volume| volume.survives(is_out)) {
-        for part in &mut volume.parts {
+        // Columns of a log are not filled yet: it stays without the drive.
+        for part in volume.parts.iter_mut().filter(|part| part.log.is_none()) {
             let before = known.and_then(|known| known.parts().find(|before| before.id == part.id));
             let mut changes = Vec::new();
             for run in part.rows.runs() {

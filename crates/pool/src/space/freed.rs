@@ -18,6 +18,7 @@ use crate::manifest::format::Manifest;
 use crate::manifest::ids::Id;
 use crate::manifest::volume_record::PartRecord;
 use crate::space::addresses;
+use crate::volume::log::LogArray;
 use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::rows::{Block, Run, SlotPlace, SlotState};
 use stripewise_array::{Array, ArrayHandle, Class};
@@ -44,6 +45,8 @@ struct FreedSlabs {
     arrays: Vec<(ArrayHandle, Vec<u64>)>,
     /// Arrays of parts that were removed.
     ended: Vec<ArrayHandle>,
+    /// Logs of parts that were removed.
+    ended_logs: Vec<LogArray>,
 }
 
 impl Freed {
@@ -88,7 +91,13 @@ impl Freed {
 
 impl Inner {
     /// Finds the slabs that a commit freed, and makes them free once they are no longer in use.
-    pub(crate) fn reclaim(&self, before: &Manifest, next: &Manifest, ended: Vec<ArrayHandle>) {
+    pub(crate) fn reclaim(
+        &self,
+        before: &Manifest,
+        next: &Manifest,
+        ended: Vec<ArrayHandle>,
+        ended_logs: Vec<LogArray>,
+    ) {
         let (mut old, mut new): (Stretches, Stretches) = (Vec::new(), Vec::new());
         let mut arrays = Vec::new();
         let of = |manifest: &Manifest| -> BTreeMap<Id, PartRecord> {
@@ -122,10 +131,10 @@ impl Inner {
             }
         }
         let stretches = without(old, new);
-        if stretches.is_empty() && ended.is_empty() {
+        if stretches.is_empty() && ended.is_empty() && ended_logs.is_empty() {
             return;
         }
-        let freed = FreedSlabs { stretches, arrays, ended };
+        let freed = FreedSlabs { stretches, arrays, ended, ended_logs };
         self.freed.begin();
         let me = self.me.clone();
         self.context.spawn(async move { wait_and_give(me, freed).await });
@@ -133,6 +142,9 @@ impl Inner {
 }
 
 async fn wait_and_give(pool: Weak<Inner>, freed: FreedSlabs) {
+    for log in &freed.ended_logs {
+        log.end().await;
+    }
     for array in &freed.ended {
         let _ = array.call(async |array| array.close().await).await;
         if let Some(pool) = pool.upgrade() {

@@ -74,12 +74,22 @@ pub(crate) struct LaidOut {
 }
 
 impl LaidOut {
+    /// A volume of these rows, without a map and a journal.
+    pub(crate) fn of_rows(size_bytes: u64, width: usize, new: Vec<NewRows>) -> Self {
+        let mut rows = RowTable::new(width, new.iter().map(|new| new.rows).sum());
+        put_rows(&mut rows, 0, &new, SlotState::Active);
+        let meta = MetaRecord { slabs: 0, map_rows: 0, places: Vec::new() };
+        let taken = Taken { rows: new, places: Vec::new() };
+        Self { size_bytes, rows, meta, journal: Vec::new(), taken }
+    }
+
     /// Its record, of an array with this identity.
     pub(crate) fn part(&self, id: Id, shape: Shape) -> PartRecord {
         PartRecord {
             id,
             shape,
             meta: self.meta.clone(),
+            log: None,
             journal: self.journal.clone(),
             old_lost: Vec::new(),
             old_dead: Vec::new(),

@@ -278,6 +278,7 @@ pub(crate) mod tests {
                 id: Id(2),
                 shape,
                 meta,
+                log: None,
                 journal: Vec::new(),
                 old_lost: Vec::new(),
                 old_dead: Vec::new(),

@@ -13,6 +13,10 @@ pub(crate) fn copies_left(
     is_there: impl Fn(u32) -> bool,
 ) -> (isize, Vec<u32>) {
     let tolerance = part.shape.fault_tolerance() as isize;
+    if part.log.is_some() {
+        // A log's own record is on each of its members.
+        return (tolerance, Vec::new());
+    }
     let is_current = |(drive, is_active): &(u32, bool)| *is_active && is_there(*drive);
     let mut lacking = Vec::new();
     let mut left_of = |places: &[(u32, bool)]| {

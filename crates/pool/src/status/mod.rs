@@ -31,6 +31,7 @@ use crate::status::activity::Activity;
 use crate::status::condition::Condition;
 use crate::status::memo::FilledDrives;
 use crate::status::notices::Notice;
+use crate::volume::log::status::LogStatus;
 use crate::volume::thin::slabs_in_use;
 use crate::{Inner, Pool};
 
@@ -303,6 +304,8 @@ pub struct VolumeInfo {
     /// Those of them whose copy or area is not current, or not there, where the others are fewer
     /// than losing as many drives as the layout can do without asks for.
     pub lacking_copies: Vec<DriveId>,
+    /// Figures, if it is a log volume.
+    pub log: Option<LogStatus>,
     /// The layout that it had, and how far it is, where it is being converted.
     pub conversion: Option<ConversionStatus>,
     /// Why it cannot be read, where it cannot.

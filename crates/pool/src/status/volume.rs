@@ -99,7 +99,8 @@ impl Inner {
             tally.add(part, self.volumes.array(part.id).as_ref(), works);
         }
         let arrays: Vec<_> = volume.parts.iter().filter_map(|part| self.volumes.array(part.id)).collect();
-        let is_open = arrays.len() == volume.parts.len();
+        let log = self.log_status(volume);
+        let is_open = self.volumes.is_open(volume);
         let readable = is_open && tally.readable;
         let state = if !readable {
             VolumeState::Failed
@@ -141,8 +142,10 @@ impl Inner {
             shape,
             capacity_bytes: volume.size_bytes,
             allocated_bytes: (slabs + beside) * slab_bytes,
-            written_bytes: is_open
-                .then(|| arrays.iter().map(|array| array.visit(Array::written_bytes)).sum()),
+            written_bytes: is_open.then(|| {
+                let in_place: u64 = arrays.iter().map(|array| array.visit(Array::written_bytes)).sum();
+                in_place + log.and_then(|log| log.open).map_or(0, |open| open.live_bytes)
+            }),
             redundancy_left: tally.left.unwrap_or(shape.fault_tolerance() as isize).max(0) as usize,
             lost_blocks: match is_open {
                 true => arrays.iter().map(|array| array.visit(Array::bad_block_count)).sum(),
@@ -155,6 +158,7 @@ impl Inner {
                 u64::from(part.journal.iter().map(|place| place.slabs).max().unwrap_or(0)) * slab_bytes
             }),
             pin: volume.pin,
+            log,
             tiers: tier_info(self, volume),
             rows: (allocated_rows, rows),
             slots: tally.order.iter().map(slot).collect(),

@@ -59,6 +59,7 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         id: part.id,
         shape: part.shape,
         meta: part.meta.clone(),
+        log: part.log,
         journal: part.journal.clone(),
         old_lost: Vec::new(),
         old_dead: Vec::new(),

@@ -203,7 +203,7 @@ impl Inner {
     fn after_commit(&self, before: &Manifest, next: &Manifest, excluded: &BTreeSet<u32>) {
         self.space.borrow_mut().refresh(next);
         let came = self.drives.named_members(next);
-        let ended = self.volumes.end_all_but(next);
+        let (ended, ended_logs) = (self.volumes.end_all_but(next), self.volumes.end_logs_but(next));
         for part in next.parts() {
             let Some(array) = self.volumes.array(part.id) else { continue };
             let old = before.parts().find(|old| old.id == part.id);
@@ -215,7 +215,11 @@ impl Inner {
                 excluded.iter().for_each(|&number| leave_out(array, part, number));
             });
         }
-        self.reclaim(before, next, ended);
+        for part in next.parts() {
+            let log = self.volumes.log(part.id);
+            log.iter().for_each(|log| excluded.iter().for_each(|&number| log.drive_gone(part, number)));
+        }
+        self.reclaim(before, next, ended, ended_logs);
         for number in excluded {
             if let Some(drive) = self.drives.get(*number) {
                 drive.member.fail("it was excluded");

@@ -39,6 +39,8 @@ pub(crate) const FEATURE_OLD_BRANCHES: u64 = 256;
 pub(crate) const FEATURE_LOST: u64 = 512;
 /// Another: the pool was destroyed, and can be brought back.
 pub(crate) const FEATURE_DESTROYED: u64 = 1024;
+/// Another: a volume is a log.
+pub(crate) const FEATURE_LOG: u64 = 2048;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
 /// Offset of the session in the header.
@@ -55,7 +57,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_ROTATION
     | FEATURE_OLD_BRANCHES
     | FEATURE_LOST
-    | FEATURE_DESTROYED;
+    | FEATURE_DESTROYED
+    | FEATURE_LOG;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

@@ -8,7 +8,7 @@
 
 use stripewise_layout::{LayoutError, LayoutSpec, Shape};
 
-use crate::error::PoolError;
+use crate::error::{LogTask, PoolError};
 use crate::manifest::events::EventKind;
 use crate::manifest::ids::Id;
 use crate::manifest::volume_record::{Conversion, PartRecord, VolumeRecord};
@@ -30,6 +30,7 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
+        self.refuse_for_log(name, LogTask::Convert)?;
         // Before its record is looked at: rows given back until then are no longer in it.
         inner.freed.until_reclaimed().await;
         let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
@@ -48,7 +49,7 @@ impl Pool {
             let layout = layout_in_words(&shape);
             return Err(PoolError::SameLayout { pool: inner.name(), volume: name.to_owned(), layout });
         }
-        let (part, laid_out) = inner.plan_conversion(&record, &volume.io.array(), shape, drives)?;
+        let (part, laid_out) = inner.plan_conversion(&record, &volume.in_place(), shape, drives)?;
         match inner.begin_conversion(&record, part).await {
             Ok(new) => {
                 if let Some(io) = inner.volumes.io(&record) {
@@ -79,12 +80,13 @@ impl Pool {
     /// Plans [`Self::convert_volume`]; changes nothing.
     pub fn plan_conversion(&self, name: &str, layout: LayoutSpec) -> Result<ConversionPlan, PoolError> {
         let volume = self.volume(name)?;
+        self.refuse_for_log(name, LogTask::Convert)?;
         let inner = &self.0;
         let manifest = inner.manifest.borrow();
         let Some(record) = manifest.volume(name) else {
             return Err(PoolError::Job(format!("volume {name} is gone")));
         };
-        let from = volume.io.array().spec().shape;
+        let from = volume.in_place().spec().shape;
         let to = inner.converted_shape(layout, &from, &inner.drives_for(record.pin))?;
         Ok(ConversionPlan { from, to })
     }

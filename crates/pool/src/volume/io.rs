@@ -9,15 +9,17 @@ use stripewise_drive::Buffer;
 
 use crate::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
 use crate::volume::Volume;
+use crate::volume::log::LogArray;
+use crate::volume::volume_array::VolumeArray;
 use crate::volume::write_epochs::WriteEpochs;
 use crate::volume::zones::{Clearing, Zones};
 use stripewise_array::{ArrayError, ArrayHandle, BlockArray, Extent};
 
 /// State shared by all handles of an open volume.
-pub(crate) struct VolumeIo<A = ArrayHandle> {
+pub(crate) struct VolumeIo {
     /// The array of the whole volume while it is not converted.
-    array: RefCell<A>,
-    zones: RefCell<Option<Rc<Zones<A>>>>,
+    array: RefCell<VolumeArray>,
+    zones: RefCell<Option<Rc<Zones>>>,
     writes: WriteEpochs,
     pub load: LoadCounter,
 }
@@ -91,8 +93,8 @@ impl Volume {
 
     /// True if a conversion has ended since these were the volume's arrays, and taken what they had
     /// to another one.
-    fn has_moved_from(&self, asked: &[ArrayHandle]) -> bool {
-        let was_ended = |array: &ArrayHandle| array.is_abandoned();
+    fn has_moved_from(&self, asked: &[VolumeArray]) -> bool {
+        let was_ended = |array: &VolumeArray| array.is_abandoned();
         asked.iter().all(was_ended) && !self.io.arrays().iter().all(was_ended)
     }
 
@@ -119,8 +121,8 @@ impl Volume {
             None => {
                 let (array, _counted) = (self.io.array(), self.io.writes.count());
                 let cleared = how.execute(&array, offset_bytes, length_bytes).await;
-                if cleared.is_ok() {
-                    self.pool.0.release_unused(self.id, &array, offset_bytes, length_bytes).await;
+                if let (Ok(()), Some(array)) = (&cleared, array.in_place()) {
+                    self.pool.0.release_unused(self.id, array, offset_bytes, length_bytes).await;
                 }
                 cleared
             }
@@ -172,13 +174,13 @@ impl Volume {
 
     /// True if a range reads as zeros because nothing was ever written there.
     pub fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.ask_all(offset_bytes, length_bytes, BlockArray::is_unwritten)
+        self.ask_all(offset_bytes, length_bytes, BlockArray::is_unwritten, BlockArray::is_unwritten)
     }
 
     /// True if [`Self::write_zeroes`] of a range writes no zeros, so that it is much faster than
     /// writing them.
     pub fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
-        self.ask_all(offset_bytes, length_bytes, BlockArray::zeroes_at_once)
+        self.ask_all(offset_bytes, length_bytes, BlockArray::zeroes_at_once, BlockArray::zeroes_at_once)
     }
 
     fn ask_all(
@@ -186,16 +188,18 @@ impl Volume {
         offset_bytes: u64,
         length_bytes: u64,
         question: impl Fn(&ArrayHandle, u64, u64) -> Result<bool, ArrayError>,
+        of_log: impl Fn(&LogArray, u64, u64) -> Result<bool, ArrayError>,
     ) -> Result<bool, ArrayError> {
-        match self.io.zones() {
-            None => question(&self.io.array(), offset_bytes, length_bytes),
-            Some(zones) => zones.ask_all(offset_bytes, length_bytes, question),
+        match (self.io.zones(), self.io.array()) {
+            (Some(zones), _) => zones.ask_all(offset_bytes, length_bytes, question),
+            (None, VolumeArray::InPlace(array)) => question(&array, offset_bytes, length_bytes),
+            (None, VolumeArray::Log(log)) => of_log(&log, offset_bytes, length_bytes),
         }
     }
 }
 
-impl<A: BlockArray> VolumeIo<A> {
-    pub(crate) fn plain(array: A) -> Rc<Self> {
+impl VolumeIo {
+    pub(crate) fn plain(array: VolumeArray) -> Rc<Self> {
         Rc::new(Self {
             array: RefCell::new(array),
             zones: RefCell::default(),
@@ -205,14 +209,14 @@ impl<A: BlockArray> VolumeIo<A> {
     }
 
     /// State of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
-    pub(crate) fn converting(old: A, new: A, committed: u64, end_bytes: u64) -> Rc<Self> {
-        let io = Self::plain(old);
+    pub(crate) fn converting(old: ArrayHandle, new: ArrayHandle, committed: u64, end_bytes: u64) -> Rc<Self> {
+        let io = Self::plain(VolumeArray::InPlace(old));
         io.begin_between(new, committed, end_bytes);
         io
     }
 
     /// From now on requests go to both arrays, as far as each has what they want.
-    pub(crate) fn begin(&self, new: A) {
+    pub(crate) fn begin(&self, new: ArrayHandle) {
         self.begin_between(new, 0, u64::MAX);
     }
 
@@ -220,15 +224,15 @@ impl<A: BlockArray> VolumeIo<A> {
     /// one the one to leave. Where it has come nowhere there is nothing to leave.
     pub(crate) fn turn_back(&self) {
         let Some(zones) = self.zones.take() else { return };
-        *self.array.borrow_mut() = zones.old.clone();
+        *self.array.borrow_mut() = VolumeArray::InPlace(zones.old.clone());
         if zones.committed.get() > 0 {
-            *self.array.borrow_mut() = zones.new.clone();
+            *self.array.borrow_mut() = VolumeArray::InPlace(zones.new.clone());
             self.begin_between(zones.old.clone(), 0, zones.committed.get());
         }
     }
 
-    fn begin_between(&self, new: A, committed: u64, end_bytes: u64) {
-        let old = self.array.borrow().clone();
+    fn begin_between(&self, new: ArrayHandle, committed: u64, end_bytes: u64) {
+        let old = self.array.borrow().in_place().expect("only volumes in place are converted").clone();
         self.writes.turn();
         *self.zones.borrow_mut() = Some(Rc::new(Zones::new(old, new, committed, end_bytes)));
     }
@@ -237,26 +241,27 @@ impl<A: BlockArray> VolumeIo<A> {
     pub(crate) fn end(&self) {
         if let Some(zones) = self.zones.take() {
             zones.new.take_over_refusals(&zones.old);
-            *self.array.borrow_mut() = zones.new.clone();
+            *self.array.borrow_mut() = VolumeArray::InPlace(zones.new.clone());
         }
     }
 
-    pub(crate) fn zones(&self) -> Option<Rc<Zones<A>>> {
+    pub(crate) fn zones(&self) -> Option<Rc<Zones>> {
         self.zones.borrow().clone()
     }
 
     /// The array that has all of the volume, or will have it after the conversion.
-    pub(crate) fn array(&self) -> A {
+    pub(crate) fn array(&self) -> VolumeArray {
         match &*self.zones.borrow() {
-            Some(zones) => zones.new.clone(),
+            Some(zones) => VolumeArray::InPlace(zones.new.clone()),
             None => self.array.borrow().clone(),
         }
     }
 
     /// The arrays that have some of the volume.
-    pub(crate) fn arrays(&self) -> SmallVec<[A; 2]> {
+    pub(crate) fn arrays(&self) -> SmallVec<[VolumeArray; 2]> {
+        let in_place = |array: &ArrayHandle| VolumeArray::InPlace(array.clone());
         match &*self.zones.borrow() {
-            Some(zones) => SmallVec::from_iter([zones.old.clone(), zones.new.clone()]),
+            Some(zones) => SmallVec::from_iter([in_place(&zones.old), in_place(&zones.new)]),
             None => SmallVec::from_iter([self.array.borrow().clone()]),
         }
     }

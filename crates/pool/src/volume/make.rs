@@ -10,13 +10,15 @@ use crate::manifest::drive_record::Role;
 use crate::manifest::events::EventKind;
 use crate::manifest::format::{MAX_VOLUMES, Manifest, check_name};
 use crate::manifest::ids::Id;
-use crate::manifest::volume_record::{JournalPlaceRecord, PartRecord, Pin, VolumeRecord};
+use crate::manifest::volume_record::{JournalPlaceRecord, PartRecord, Pin, RESERVE_PERCENT, VolumeRecord};
 use crate::news::News;
+use crate::space::new_log::{LogWish, largest_log, lay_out_log};
 use crate::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
 use crate::superblock::commit::{Change, leave_out_excluded};
 use crate::volume::Volume;
+use crate::volume::volume_array::VolumeArray;
 use crate::{BLOCK_BYTES, Inner, Pool};
-use stripewise_array::{ArrayHandle, ArraySpec};
+use stripewise_array::ArraySpec;
 
 /// No volume is larger.
 pub(super) const MOST_VOLUME_BYTES: u64 = 1 << 60;
@@ -38,6 +40,8 @@ pub struct VolumeSpec {
     pub checksums: Option<bool>,
     /// Kind of drives that the volume stays on.
     pub pin: Pin,
+    /// Makes a log volume, whose clients do not get this share of the space, percent.
+    pub log: Option<u32>,
 }
 
 impl VolumeSpec {
@@ -51,6 +55,7 @@ impl VolumeSpec {
             write_back: None,
             checksums: None,
             pin: Pin::None,
+            log: None,
         }
     }
 }
@@ -95,9 +100,17 @@ impl Inner {
         let made = self.make_volume(record).await;
         match made {
             Ok(array) => {
-                self.volumes.insert(Id(array.spec().id), array.clone());
                 // A drive may have been excluded since the commit.
-                leave_out_excluded(&self.manifest.borrow(), &array);
+                match &array {
+                    VolumeArray::InPlace(array) => {
+                        self.volumes.insert(Id(array.spec().id), array.clone());
+                        leave_out_excluded(&self.manifest.borrow(), array);
+                    }
+                    VolumeArray::Log(log) => {
+                        self.volumes.insert_log(log.clone());
+                        self.leave_out_of_log(log);
+                    }
+                }
                 self.note_space();
                 self.note_fast_drives();
             }
@@ -110,16 +123,22 @@ impl Inner {
         Ok(())
     }
 
-    async fn make_volume(&self, record: VolumeRecord) -> Result<ArrayHandle, PoolError> {
+    async fn make_volume(&self, record: VolumeRecord) -> Result<VolumeArray, PoolError> {
         let mut planned = self.manifest.borrow().clone();
         planned.volumes.push(record.clone());
         self.commits.check_growth(&planned)?;
         let part = &record.parts[0];
-        let array = self.create_array(self.array_init(&record, part)).await?;
+        let array = match &part.log {
+            None => VolumeArray::InPlace(self.create_array(self.array_init(&record, part)).await?),
+            Some(log) => VolumeArray::Log(self.create_log(&record, part, log).await?),
+        };
         self.news.event(EventKind::Volume, &creation(&record.name));
         let committed = self.commit_volume(record).await;
         if let Err(error) = committed {
-            array.call(async |array| array.call_off().await).await;
+            match &array {
+                VolumeArray::InPlace(array) => array.call(async |array| array.call_off().await).await,
+                VolumeArray::Log(log) => log.end().await,
+            }
             return Err(error);
         }
         Ok(array)
@@ -146,6 +165,42 @@ impl Inner {
     pub(crate) fn drives_for(&self, pin: Pin) -> Vec<u32> {
         let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
         self.drives.usable(&self.manifest.borrow(), &self.space.borrow(), role)
+    }
+
+    fn plan_log(
+        &self,
+        manifest: &Manifest,
+        spec: &VolumeSpec,
+        wish: &LogWish,
+        (id, part): (Id, Id),
+    ) -> Result<(VolumeRecord, LaidOut), PoolError> {
+        let laid_out = lay_out_log(&mut self.space.borrow_mut(), wish);
+        let (laid_out, log) = laid_out.map_err(|error| match error {
+            NotLaidOut::Other(error) => error,
+            NotLaidOut::NoRoom { needed_rows, possible_rows } => PoolError::NoSpace {
+                pool: manifest.name.clone(),
+                volume: spec.name.clone(),
+                needed_rows,
+                free_rows: possible_rows,
+                width: wish.shape.width,
+                slab_bytes: wish.slab_bytes,
+                drives_with_room: self.space.borrow().drives_with_room(&wish.drives),
+                possible_bytes: largest_log(wish, possible_rows),
+            },
+        })?;
+        let part = PartRecord { log: Some(log), ..laid_out.part(part, wish.shape) };
+        let record = VolumeRecord {
+            id,
+            name: spec.name.clone(),
+            size_bytes: laid_out.size_bytes,
+            thin: false,
+            write_back: false,
+            checksums: true,
+            pin: Pin::None,
+            parts: vec![part],
+            conversion: None,
+        };
+        Ok((record, laid_out))
     }
 
     fn plan_volume(&self, spec: &VolumeSpec) -> Result<(VolumeRecord, LaidOut), PoolError> {
@@ -178,6 +233,12 @@ impl Inner {
             let mut ids = self.ids.borrow_mut();
             (ids.next(), ids.next())
         };
+        if let Some(reserve_percent) = spec.log {
+            check_log(spec, reserve_percent)?;
+            let slab_bytes = manifest.slab_bytes;
+            let wish = LogWish { shape, slab_bytes, reserve_percent, size_bytes, drives };
+            return self.plan_log(&manifest, spec, &wish, (id, part));
+        }
         let array = ArraySpec { id: part.0, shape, slab_bytes: manifest.slab_bytes };
         // A pool with journal drives is meant to acknowledge writes from them. On disks
         // what is put in place together takes less time.
@@ -224,6 +285,28 @@ impl Inner {
         };
         Ok((record, laid_out))
     }
+}
+
+/// Refuses what a log volume has not or always has.
+fn check_log(spec: &VolumeSpec, reserve_percent: u32) -> Result<(), PoolError> {
+    if !RESERVE_PERCENT.contains(&reserve_percent) {
+        let (least, most) = (RESERVE_PERCENT.start(), RESERVE_PERCENT.end());
+        let text = format!("a reserve is {least} to {most} percent of a log volume, not {reserve_percent}");
+        return Err(PoolError::BadSetting(text));
+    }
+    let name = &spec.name;
+    let what = if spec.thin {
+        "a log volume is not thin yet: all its space is allocated when it is created"
+    } else if spec.write_back.is_some() {
+        "a log volume has no journal: writes are acknowledged from memory and made durable by a flush"
+    } else if spec.checksums == Some(false) {
+        "a log volume always has checksums"
+    } else if spec.pin != Pin::None {
+        "a log volume cannot be pinned: it stays on data drives"
+    } else {
+        return Ok(());
+    };
+    Err(PoolError::BadSetting(format!("volume {name}: {what}")))
 }
 
 /// Says so where a pool has journal drives, yet too few for a volume.

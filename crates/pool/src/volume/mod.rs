@@ -5,6 +5,7 @@ pub(crate) mod conversion;
 pub(crate) mod conversion_room;
 pub(crate) mod drive;
 pub(crate) mod io;
+pub(crate) mod log;
 pub(crate) mod make;
 pub(crate) mod open;
 pub(crate) mod range_gate;
@@ -13,6 +14,7 @@ pub(crate) mod shadow;
 pub(crate) mod site;
 pub(crate) mod thin;
 pub(crate) mod thin_growth;
+pub(crate) mod volume_array;
 pub(crate) mod write_epochs;
 pub(crate) mod zones;
 
@@ -23,14 +25,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use stripewise_drive::BufferPool;
 use stripewise_layout::Geometry;
 
-use crate::error::PoolError;
+use crate::error::{LogTask, PoolError};
 use crate::manifest::care::ScrubRecord;
 use crate::manifest::events::EventKind;
 use crate::manifest::ids::VolumeId;
+use crate::manifest::volume_record::VolumeRecord;
 use crate::superblock::commit::Change;
 use crate::volume::io::VolumeIo;
+use crate::volume::volume_array::VolumeArray;
 use crate::{Pool, VolumeInfo};
-use stripewise_array::{Array, BlockArray};
+use stripewise_array::{Array, ArrayHandle, BlockArray};
 
 /// An open volume. Clones are the same volume.
 #[derive(Clone)]
@@ -54,7 +58,17 @@ impl Volume {
 
     /// The array that serves requests now, or will after a conversion: for tests and measurements.
     pub fn array(&self) -> Array {
-        self.io.array().on_this_thread()
+        self.in_place().on_this_thread()
+    }
+
+    /// The array of a volume that is not a log.
+    pub(crate) fn in_place(&self) -> ArrayHandle {
+        self.io.array().in_place().expect("a volume in place").clone()
+    }
+
+    /// Requests are multiples of this many bytes.
+    pub fn sector_bytes(&self) -> u64 {
+        self.io.array().sector_bytes()
     }
 
     /// The pool that it is in.
@@ -85,17 +99,19 @@ impl Volume {
 
     /// True if a crash left regions whose copies or parity may disagree.
     pub fn needs_resync(&self) -> bool {
-        self.io.arrays().iter().any(|array| array.visit(Array::needs_resync))
+        let in_place =
+            |array: &VolumeArray| array.in_place().is_some_and(|array| array.visit(Array::needs_resync));
+        self.io.arrays().iter().any(in_place)
     }
 
     /// True if it accepts no writes.
     pub fn is_protected(&self) -> bool {
-        self.io.arrays().iter().any(|array| array.visit(Array::is_protected))
+        self.io.arrays().iter().any(VolumeArray::is_protected)
     }
 
     /// The end of this opening of the volume.
     pub fn closing(&self) -> Closing {
-        Closing(self.io.arrays().iter().map(|array| array.visit(Array::closed_in_order)).collect())
+        Closing(self.io.arrays().iter().map(VolumeArray::closed_in_order).collect())
     }
 }
 
@@ -131,6 +147,15 @@ impl Pool {
             });
         };
         Ok(Volume { pool: self.clone(), id: record.id, name: name.into(), io })
+    }
+
+    /// Refuses work that log volumes do not offer.
+    pub(crate) fn refuse_for_log(&self, name: &str, task: LogTask) -> Result<(), PoolError> {
+        let manifest = self.0.manifest.borrow();
+        match manifest.volume(name).is_some_and(VolumeRecord::is_log) {
+            true => Err(PoolError::LogVolume { pool: manifest.name.clone(), volume: name.to_owned(), task }),
+            false => Ok(()),
+        }
     }
 
     /// Deletes a volume and all that it holds. Requests to it fail from now on.

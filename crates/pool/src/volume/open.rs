@@ -112,6 +112,13 @@ impl Inner {
         }
         let mut arrays = Vec::new();
         for part in &record.parts {
+            if let Some(log) = &part.log {
+                let log = self.open_log(record, part, log).await?;
+                self.volumes.insert_log(log.clone());
+                // A drive may have been excluded since.
+                self.leave_out_of_log(&log);
+                continue;
+            }
             let array = match self.open_array(self.array_init(record, part)).await {
                 Err(ArrayError::FileSystemFull { drive }) => {
                     self.open_array_in_memory(self.array_init(record, part), drive).await

@@ -7,7 +7,7 @@
 //! lies there, then the rows are given up. A cut in between leaves the size that it had, with zeros
 //! where it was already forgotten.
 
-use crate::error::PoolError;
+use crate::error::{LogTask, PoolError};
 use crate::manifest::events::EventKind;
 use crate::manifest::volume_record::{MetaPlaceRecord, MetaRecord, PartRecord, PlaceState, VolumeRecord};
 use crate::space::new_volume::{Taken, map_size};
@@ -30,6 +30,7 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let volume = self.volume(name)?;
+        self.refuse_for_log(name, LogTask::Resize)?;
         if size_bytes == 0 || size_bytes > MOST_VOLUME_BYTES {
             return Err(PoolError::BadSetting(format!(
                 "a volume has at most {MOST_VOLUME_BYTES} bytes and at least one, not {size_bytes}"
@@ -41,7 +42,7 @@ impl Pool {
             return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });
         }
         inner.freed.until_reclaimed().await;
-        let array = volume.io.array();
+        let array = volume.in_place();
         let before = record.size_bytes;
         let resized = match size_bytes.cmp(&before) {
             std::cmp::Ordering::Equal => return Ok(()),
@@ -62,13 +63,14 @@ impl Pool {
     /// Bytes that a volume would have with all space that is free now.
     pub fn largest_size(&self, name: &str) -> Result<u64, PoolError> {
         let (inner, volume) = (&self.0, self.volume(name)?);
+        self.refuse_for_log(name, LogTask::Resize)?;
         let manifest = inner.manifest.borrow();
         let record = manifest.volume(name).expect("just found");
         let part = record.parts.last().expect("a volume has a part");
         let drives = inner.drives_for(record.pin);
         let free = inner.space.borrow().max_rows(&drives, part.rows.width());
         let rows = (part.rows.allocated_rows() + free).max(part.rows.rows());
-        Ok(rows.saturating_mul(volume.io.array().spec().row_data_bytes()?).max(record.size_bytes))
+        Ok(rows.saturating_mul(volume.in_place().spec().row_data_bytes()?).max(record.size_bytes))
     }
 }
 
@@ -212,7 +214,7 @@ impl Inner {
     }
 
     async fn shrink(&self, record: &VolumeRecord, volume: &Volume, size_bytes: u64) -> Result<(), PoolError> {
-        let array = &volume.io.array();
+        let array = &volume.in_place();
         let check = async || match stored_beyond(array, size_bytes).await? {
             0 => Ok(()),
             stored_bytes => {

@@ -4,7 +4,7 @@
 
 use stripewise_control::pools::session::Session;
 use stripewise_control::pools::status_file::loads;
-use stripewise_control::report::{PoolReport, PoolState};
+use stripewise_control::report::{LogReport, PoolReport, PoolState};
 use stripewise_pool::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad};
 
 use super::metrics_page::Page;
@@ -61,6 +61,7 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
             page.value("stripewise_volume_capacity_bytes", &labels, volume.capacity_bytes as f64);
         }
     }
+    logs(pools.iter().map(|(pool, _)| pool), page);
     page.family("stripewise_job_percent", "gauge", "How much of a job is done");
     for (pool, _) in &pools {
         for job in &pool.activity {
@@ -112,6 +113,35 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
             for (drive, load) in pool.drives.iter().zip(loads) {
                 let labels = [("pool", pool.name.as_str()), ("drive", &drive.id), ("path", &drive.path)];
                 page.value(name, &labels, of(drive, load));
+            }
+        }
+    }
+}
+
+/// Log volumes: their data and the cost of cleaning.
+fn logs<'a>(pools: impl Iterator<Item = &'a PoolReport> + Clone, page: &mut Page) {
+    type OfLog = fn(&LogReport) -> Option<u64>;
+    let of_logs: [(&str, &str, &str, OfLog); 5] = [
+        ("stripewise_log_live_bytes", "gauge", "Data of a log volume that is live, at most", |log| {
+            log.live_bytes
+        }),
+        ("stripewise_log_client_bytes_total", "counter", "Data that clients wrote to a log volume", |log| {
+            log.client_bytes
+        }),
+        ("stripewise_log_written_bytes_total", "counter", "Data and map written to segments", |log| {
+            log.segment_written_bytes
+        }),
+        ("stripewise_log_moved_bytes_total", "counter", "Data moved by the cleaner", |log| log.moved_bytes),
+        ("stripewise_log_cleaned_segments_total", "counter", "Segments cleaned", |log| log.cleaned_segments),
+    ];
+    for (name, kind, help, of) in of_logs {
+        page.family(name, kind, help);
+        for pool in pools.clone() {
+            for volume in &pool.volumes {
+                if let Some(value) = volume.log.as_ref().and_then(of) {
+                    let labels = [("pool", pool.name.as_str()), ("volume", &volume.name)];
+                    page.value(name, &labels, value as f64);
+                }
             }
         }
     }

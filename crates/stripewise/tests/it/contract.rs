@@ -177,6 +177,7 @@ fn volumes_have_their_keys() {
         "interleave_bytes",
         "journal_area_bytes",
         "layout",
+        "log",
         "lost_blocks",
         "name",
         "pin",

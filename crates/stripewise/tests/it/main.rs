@@ -30,6 +30,7 @@ mod licences;
 mod limits;
 mod listeners;
 mod lists;
+mod logs;
 mod members;
 mod memory;
 mod model;

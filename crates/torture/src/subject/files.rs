@@ -9,7 +9,7 @@ use stripewise_drive::Context;
 use stripewise_export::PoolExports;
 use stripewise_export::fuse::{Descriptor, Host, SimulatedMount, Tree};
 
-use super::{Refusal, Store, Subject};
+use super::{Refusal, Subject};
 
 /// Error numbers.
 const EIO: i32 = 5;
@@ -41,6 +41,10 @@ pub(crate) struct File {
 impl File {
     /// Descriptors of a file.
     pub(crate) const DESCRIPTORS: usize = 2;
+
+    pub(super) fn descriptor(&self, number: usize) -> &Descriptor {
+        &self.open[number]
+    }
 }
 
 fn refused(error: io::Error) -> Refusal {
@@ -74,22 +78,6 @@ impl Mount {
     /// Serves the pool, which was opened again.
     pub(crate) fn reopened(&self, subject: &Subject) {
         self.exports.add(subject.pool.clone(), false);
-    }
-}
-
-impl Store {
-    /// The same volume, used through one of the two descriptors of its file.
-    pub(crate) fn through(&self, file: &Rc<File>, descriptor: usize) -> Self {
-        Self { volume: self.volume.clone(), file: Some((file.clone(), descriptor)) }
-    }
-
-    /// The file that it is used through, and the descriptor.
-    pub(crate) fn file(&self) -> Option<(&Rc<File>, usize)> {
-        self.file.as_ref().map(|(file, descriptor)| (file, *descriptor))
-    }
-
-    pub(super) fn descriptor(&self) -> Option<&Descriptor> {
-        self.file.as_ref().map(|(file, descriptor)| &file.open[*descriptor])
     }
 }
 

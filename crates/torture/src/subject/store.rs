@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use stripewise_export::VolumeExport;
+use stripewise_export::fuse::Descriptor;
 use stripewise_pool::Volume;
 
 use super::files::{self, File};
@@ -23,6 +24,20 @@ impl Store {
     /// A volume that is used directly.
     pub(super) fn new(volume: Volume) -> Self {
         Self { volume, file: None }
+    }
+
+    /// The same volume, used through one of the descriptors of its file.
+    pub(crate) fn through(&self, file: &Rc<File>, descriptor: usize) -> Self {
+        Self { volume: self.volume.clone(), file: Some((file.clone(), descriptor)) }
+    }
+
+    /// The file that it is used through, and the number of the descriptor.
+    pub(crate) fn file(&self) -> Option<(&Rc<File>, usize)> {
+        self.file.as_ref().map(|(file, descriptor)| (file, *descriptor))
+    }
+
+    fn descriptor(&self) -> Option<&Descriptor> {
+        self.file().map(|(file, number)| file.descriptor(number))
     }
 
     /// Usable size.

@@ -34,6 +34,7 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
         write_back: asked.write_back,
         checksums: asked.checksums,
         pin: asked.pin,
+        log: asked.log_reserve_percent,
     };
     let pin = spec.pin;
     let (volume, choice, are_disks) =

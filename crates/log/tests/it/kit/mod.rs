@@ -9,11 +9,13 @@ use std::rc::Rc;
 use stripewise_array::{Member, MemberOptions};
 use stripewise_drive::{BufferPool, Context, Drive, MemoryDrive};
 use stripewise_layout::{LayoutSpec, MemberSet, Shape};
-use stripewise_log::{Log, LogError, LogInit, LogOptions, LogSpace, RootStore, SlotRoots};
+use stripewise_log::{Columns, Log, LogError, LogInit, LogOptions, LogSpace, RootStore, SlotRoots};
 use stripewise_runtime::VirtualExecutor;
 
 /// Bytes of a slot of the roots.
 const SLOT_BYTES: u64 = 64 << 10;
+/// Identity of the log.
+const IDENTITY: u64 = 7;
 
 /// Layout and sizes of a log under test.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +90,7 @@ impl Setup {
         probe.close().await.unwrap();
         let (mut init, roots) = self.init(context, drives, MemberSet::EMPTY);
         init.roots = kept_in(roots);
-        Log::create(context, &buffers, init, 7, capacity, self.options).await.unwrap()
+        Log::create(context, &buffers, init, IDENTITY, capacity, self.options).await.unwrap()
     }
 
     /// Opens the log without the absent members.
@@ -126,7 +128,8 @@ impl Setup {
     ) -> (LogInit, Rc<SlotRoots>) {
         let member = |drive: &Rc<dyn Drive>| Member::new(context, drive.clone(), MemberOptions::default());
         let members: Vec<Rc<Member>> = drives.iter().map(member).collect();
-        let roots = SlotRoots::new(members.clone(), 0, SLOT_BYTES);
-        (LogInit { space: self.space(), members, missing, roots: roots.clone() }, roots)
+        let columns = Columns::whole(members);
+        let roots = SlotRoots::new(columns.clone(), IDENTITY, self.shape, 0, SLOT_BYTES).unwrap();
+        (LogInit { space: self.space(), columns, missing, roots: roots.clone() }, roots)
     }
 }

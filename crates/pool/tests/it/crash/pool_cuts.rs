@@ -163,6 +163,19 @@ fn volume_creation_survives_any_cut() {
 }
 
 #[test]
+fn log_creation_survives_any_cut() {
+    cut_everywhere(0, &prepared(), |life, drives| {
+        Box::pin(async {
+            let pool = life.open(&drives[..5]).await?;
+            let spec =
+                stripewise_pool::VolumeSpec { log: Some(15), ..volume_spec("new", "raid5", Some(4 * MIB)) };
+            pool.create_volume(spec).await?;
+            pool.close().await
+        })
+    });
+}
+
+#[test]
 fn volume_deletion_survives_any_cut() {
     cut_everywhere(0, &prepared(), |life, drives| {
         Box::pin(async {

@@ -98,6 +98,26 @@ fn refused_flush_concerns_every_volume_on_the_drive() {
 }
 
 #[test]
+fn a_log_goes_on_without_a_drive_that_lost_its_writes() {
+    let all = forgetful_drives(3);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&all), &[]).await.unwrap();
+        let log = VolumeSpec { log: Some(15), ..volume_spec("whole", "raid5", Some(6 * MIB)) };
+        let whole = quiet_volume(&life, &pool, log).await;
+        let bare = quiet_volume(&life, &pool, spec("bare", "raid0", Some(3), false, false)).await;
+        put_blocks(&whole, 2).await;
+        put_blocks(&bare, 2).await;
+        life.context.sleep_ns(1_000_000).await;
+        all[0].refuse_next();
+        bare.flush().await.expect_err("it cannot do without the drive");
+        whole.flush().await.unwrap();
+        has_blocks(&whole, 2).await.unwrap();
+        assert_eq!(state_of(&pool.status(), "drive0"), "failed");
+    });
+}
+
+#[test]
 fn lost_writes_are_read_from_other_drives_at_once() {
     for (layout, checksums, write_back) in
         [("raid1", false, false), ("raid5", false, false), ("raid5", true, true), ("raid6", false, false)]

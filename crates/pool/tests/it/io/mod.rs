@@ -4,6 +4,7 @@ mod bursts;
 mod extents;
 mod full_file_system;
 mod load_counters;
+mod logs;
 mod progress;
 mod request_sizes;
 mod seeks;

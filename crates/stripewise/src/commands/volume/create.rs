@@ -5,13 +5,14 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::request::CreateVolume;
 use stripewise_control::size::{ByteSize, WantedSize};
 use stripewise_layout::LayoutSpec;
-use stripewise_pool::Pin;
+use stripewise_pool::{Pin, USUAL_RESERVE_PERCENT};
 
 use crate::failure::{Failure, Result};
 
 /// Create a volume with a RAID layout
 #[derive(Args)]
-#[command(after_help = "Example: stripewise volume create tank/data --layout raid5 --size 100GiB")]
+#[command(after_help = "Example: stripewise volume create tank/data --layout raid5 --size 100GiB
+         stripewise volume create tank/db --layout raid5 --size 100GiB --log --reserve 25")]
 pub(crate) struct Options {
     /// The pool and the new volume's name
     #[arg(value_name = "POOL/VOL")]
@@ -51,6 +52,13 @@ pub(crate) struct Options {
     /// moves to fast drives]
     #[arg(long, value_name = "fast|slow", value_enum)]
     pin: Option<PinChoice>,
+    /// Make a log volume: it never overwrites, so random writes cost no reads and parity has no
+    /// write hole. Its space is allocated at once; it cannot be resized or converted yet
+    #[arg(long, conflicts_with_all = ["thin", "write_back", "write_through", "pin"])]
+    log: bool,
+    /// Share of a log volume's space kept free for cleaning, 5 to 50 [default: 15]
+    #[arg(long, value_name = "PERCENT", requires = "log")]
+    reserve: Option<u32>,
 }
 
 /// `on` or `off` on the command line.
@@ -106,6 +114,7 @@ impl Options {
                 Some(PinChoice::Slow) => Pin::Slow,
                 None => Pin::None,
             },
+            log_reserve_percent: self.log.then(|| self.reserve.unwrap_or(USUAL_RESERVE_PERCENT)),
         })
     }
 }

@@ -2,7 +2,7 @@
 //! durable when the command ends.
 //!
 //! Expected faults: input that does not fit (the part that fits is written and reported), missing
-//! drives, ranges that begin or end within a block of 512 bytes (the rest of the block is kept,
+//! drives, ranges that begin or end within a sector (the rest of the block is kept,
 //! also against concurrent writers), a volume that a client has open (refused), a full file system
 //! below (the durable part of this write is reported).
 

@@ -5,7 +5,7 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::response::{VolumeChanged, VolumeWritten, Volumes};
 use stripewise_control::size::WantedSize;
 use stripewise_layout::LayoutSpec;
-use stripewise_pool::Pin;
+use stripewise_pool::{Pin, USUAL_RESERVE_PERCENT};
 
 use super::*;
 use crate::commands::volume::create::{parse_layout, with_columns};
@@ -52,6 +52,11 @@ pub(super) struct NewVolume {
     checksums: Option<bool>,
     /// `fast` or `slow`.
     pin: Option<String>,
+    /// Make a log volume, which never overwrites.
+    #[serde(default)]
+    log: bool,
+    /// Share of a log volume's space kept free for cleaning, 5 to 50. Default: 15.
+    reserve_percent: Option<u32>,
 }
 
 /// Creates a volume.
@@ -73,6 +78,9 @@ impl NewVolume {
         if self.thin && self.size_bytes.is_none() {
             return Err(Wrong::new("a thin volume requires `size_bytes`"));
         }
+        if self.reserve_percent.is_some() && !self.log {
+            return Err(Wrong::new("`reserve_percent` requires `log`"));
+        }
         let layout = layout(&self.layout, self.columns, self.groups, self.interleave_bytes)?;
         Ok(CreateVolume {
             volume: parse("name", &format!("{pool}/{}", self.name))?,
@@ -82,6 +90,7 @@ impl NewVolume {
             write_back: self.write_back,
             checksums: self.checksums,
             pin: self.pin.map_or(Ok(Pin::None), |pin| pin_of(&pin))?,
+            log_reserve_percent: self.log.then(|| self.reserve_percent.unwrap_or(USUAL_RESERVE_PERCENT)),
         })
     }
 }
