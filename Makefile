@@ -3,7 +3,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help evaluate check test soak bench bench-md fuzz audit build package-files \
-	install deb deb-test clean need-build need-check need-test need-soak need-bench need-bench-md \
+	install deb deb-test wheel clean need-build need-check need-test need-soak need-bench need-bench-md \
 	need-fuzz need-deb
 
 ARGS ?=
@@ -30,6 +30,7 @@ help:
 	@echo 'make install    the release binary into $$(PREFIX)/bin ($(PREFIX)/bin); unit, pages, completions'
 	@echo 'make deb        a Debian package in target/debian'
 	@echo 'make deb-test   the package in a clean Debian: installed, serving, upgraded, purged (as root; a download)'
+	@echo 'make wheel      the Python package in target/wheels'
 	@echo 'make clean      removes what was built'
 
 evaluate: build
@@ -54,6 +55,7 @@ check: need-check
 test: need-test
 	$(CHECK_TEXTS)
 	scripts/run-tests.py $(ARGS)
+	scripts/python-tests.sh
 	@echo 'make test: formatting, lints and all tests passed'
 
 # One after the other, as their figures say how long clients waited. The build of the tests, whose assertions are on.
@@ -137,6 +139,10 @@ deb: need-deb
 deb-test: deb
 	scripts/deb-in-debian.sh target/debian/*.deb
 
+# The Python package, with the optimisations of a release: target/wheels/stripewise-*.whl.
+wheel: need-build
+	scripts/python-wheel.sh
+
 clean:
 	cargo clean
 
@@ -149,6 +155,7 @@ need-check:
 need-test:
 	@scripts/need.sh test
 	@scripts/web-tools.sh || echo 'going on without them: tests of the web console are passed over'
+	@scripts/python-tools.sh || echo 'going on without it: tests of the Python package are passed over'
 
 need-soak:
 	@scripts/need.sh soak

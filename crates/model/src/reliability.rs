@@ -11,6 +11,7 @@ mod defaults;
 mod estimate;
 mod exposure;
 mod law;
+pub mod notation;
 mod path;
 mod philox;
 mod rebuild;

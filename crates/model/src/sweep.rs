@@ -2,6 +2,7 @@
 //! randomness, on all cores. The order of the points and their bytes depend on the seed only.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -128,7 +129,18 @@ impl Sweep {
 
     /// All of them, in the order of the options.
     pub fn run(&self, catalogue: &Catalogue) -> Vec<Point> {
-        (0..self.points()).into_par_iter().map(|index| self.point(catalogue, index)).collect()
+        self.run_range(catalogue, 0..self.points(), &|| true).expect("nothing stops this sweep")
+    }
+
+    /// A range of them, in that order. `go_on` is called before each point and ends the sweep by
+    /// returning false; the answer is `None` then.
+    pub fn run_range(
+        &self,
+        catalogue: &Catalogue,
+        range: Range<usize>,
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Option<Vec<Point>> {
+        range.into_par_iter().map(|index| go_on().then(|| self.point(catalogue, index))).collect()
     }
 }
 

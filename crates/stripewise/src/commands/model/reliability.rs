@@ -3,8 +3,6 @@
 //!
 //! Expected faults: invalid distributions and numbers, layouts that do not fit the drives.
 
-use std::str::FromStr;
-
 use clap::Args;
 use serde::Serialize;
 use stripewise_control::size::ByteSize;
@@ -12,7 +10,7 @@ use stripewise_layout::LayoutSpec;
 use stripewise_model::advise::{Kind, Use};
 use stripewise_model::reliability::{
     Batch, BitErrors, Estimate, Figure, Law, PredictedRebuild, RebuildErrors, Repairs, Spares, Stop,
-    WishError, Wishes, chance, estimate, percent, predicted_rebuild,
+    WishError, Wishes, chance, estimate, notation, percent, predicted_rebuild,
 };
 
 use crate::commands::App;
@@ -43,13 +41,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "G")]
     groups: Option<usize>,
     /// Mission time in years
-    #[arg(long, value_name = "Y", default_value = "10", value_parser = positive)]
+    #[arg(long, value_name = "Y", default_value = "10", value_parser = notation::positive)]
     years: f64,
     /// Mean time to failure of a drive; exponential
-    #[arg(long, value_name = "H", value_parser = positive, conflicts_with = "failure")]
+    #[arg(long, value_name = "H", value_parser = notation::positive, conflicts_with = "failure")]
     mttf_hours: Option<f64>,
     /// Mean time to repair: until a failed drive is rebuilt; exponential
-    #[arg(long, value_name = "H", value_parser = positive, conflicts_with = "restore")]
+    #[arg(long, value_name = "H", value_parser = notation::positive, conflicts_with = "restore")]
     mttr_hours: Option<f64>,
     /// Lifetime of a drive
     #[arg(long, value_name = "LAW")]
@@ -77,7 +75,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "HOURS|LAW|none", value_parser = parse_delay)]
     replacement: Option<OrNone<Law>>,
     /// Fraction of bad batches, and the factor by which their drives fail faster, as in 0.05:10
-    #[arg(long, value_name = "SHARE:FACTOR", value_parser = parse_batch)]
+    #[arg(long, value_name = "SHARE:FACTOR", value_parser = notation::batch)]
     batch: Option<Batch>,
     /// Run all rebuilds of a group at once instead of one after the other
     #[arg(long)]
@@ -96,13 +94,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "NAME", default_value = "stripewise")]
     controller: String,
     /// Rebuild rate, instead of the predicted one
-    #[arg(long, value_name = "MB/S", value_parser = positive)]
+    #[arg(long, value_name = "MB/S", value_parser = notation::positive)]
     rebuild_rate: Option<f64>,
     /// Each drive is a volume of another pool with this layout and number of drives, as in raid5:4
-    #[arg(long, value_name = "LAYOUT:N", value_parser = parse_inner)]
+    #[arg(long, value_name = "LAYOUT:N", value_parser = notation::inner)]
     on: Option<(LayoutSpec, usize)>,
     /// Maximum half-width of the 95 % confidence interval, in percent of the estimate
-    #[arg(long, value_name = "PERCENT", value_parser = positive)]
+    #[arg(long, value_name = "PERCENT", value_parser = notation::positive)]
     precision: Option<f64>,
     /// Maximum number of trials
     #[arg(long, value_name = "N", default_value_t = 100_000_000, value_parser = clap::value_parser!(u64).range(1..))]
@@ -119,54 +117,16 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug)]
 struct OrNone<T>(Option<T>);
 
-fn positive(text: &str) -> std::result::Result<f64, String> {
-    match text.trim().parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err(format!("`{text}` is not a number above 0")),
-    }
-}
-
 fn parse_latent(text: &str) -> std::result::Result<OrNone<f64>, String> {
-    match law_or_none(text, Law::exponential)?.0 {
-        None => Ok(OrNone(None)),
-        Some(Law::Weibull { location: 0.0, scale, shape: 1.0 }) => Ok(OrNone(Some(scale))),
-        Some(_) => {
-            Err("latent errors are exponential: give the mean time as hours or as weibull:ETA,1".to_owned())
-        }
-    }
+    notation::latent_hours(text).map(OrNone)
 }
 
-/// Parses the time to repair. With hours between scrubs, an error waits for the rest of the
-/// interval.
 fn parse_scrub(text: &str) -> std::result::Result<OrNone<Law>, String> {
-    law_or_none(text, |hours| Law::Uniform { from: 0.0, to: hours })
+    notation::scrub(text).map(OrNone)
 }
 
 fn parse_delay(text: &str) -> std::result::Result<OrNone<Law>, String> {
-    law_or_none(text, Law::Fixed)
-}
-
-fn law_or_none(text: &str, of_hours: impl Fn(f64) -> Law) -> std::result::Result<OrNone<Law>, String> {
-    match (text, positive(text)) {
-        ("none", _) => Ok(OrNone(None)),
-        (_, Ok(hours)) => Ok(OrNone(Some(of_hours(hours)))),
-        _ => Law::from_str(text).map(|law| OrNone(Some(law))).map_err(|error| error.to_string()),
-    }
-}
-
-fn parse_inner(text: &str) -> std::result::Result<(LayoutSpec, usize), String> {
-    let form = || format!("`{text}` is not a layout with a number of drives; use LAYOUT:N, as in raid5:4");
-    let (layout, drives) = text.rsplit_once(':').ok_or_else(form)?;
-    match drives.parse() {
-        Ok(drives @ 1..=255) => Ok((parse_layout(layout)?, drives)),
-        _ => Err(form()),
-    }
-}
-
-fn parse_batch(text: &str) -> std::result::Result<Batch, String> {
-    let form = || format!("`{text}` is not a batch; use SHARE:FACTOR, as in 0.05:10");
-    let (share, factor) = text.split_once(':').ok_or_else(form)?;
-    Ok(Batch { share: share.parse().map_err(|_| form())?, factor: factor.parse().map_err(|_| form())? })
+    notation::delay(text).map(OrNone)
 }
 
 #[derive(Serialize)]

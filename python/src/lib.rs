@@ -1,0 +1,47 @@
+//! The Python package's native module, `stripewise._native`: thin functions over the library crates.
+//! The public, documented interface is the Python code in `python/stripewise/`.
+//!
+//! Requests are dictionaries whose keys the Python code has completed; answers are JSON documents
+//! with the keys of the command line's `--json`, or tables that Arrow takes without a copy. Every
+//! function runs its work on another thread, without the interpreter's lock (`work.rs`).
+//!
+//! Expected faults: any value that a caller may pass; each is an exception with a hint
+//! (`failure.rs`).
+
+#![cfg(feature = "extension")]
+
+mod advise;
+mod arrow;
+mod catalogue;
+mod failure;
+mod loads;
+mod predict;
+mod reliability;
+mod replay;
+mod sweep;
+mod table;
+mod validate;
+mod work;
+
+use pyo3::prelude::*;
+
+/// Functions and classes for the Python code of the package.
+#[pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    use super::advise::advise;
+    #[pymodule_export]
+    use super::catalogue::catalogue;
+    #[pymodule_export]
+    use super::predict::predict;
+    #[pymodule_export]
+    use super::reliability::reliability;
+    #[pymodule_export]
+    use super::replay::replay;
+    #[pymodule_export]
+    use super::sweep::sweep;
+    #[pymodule_export]
+    use super::table::PyTable;
+    #[pymodule_export]
+    use super::validate::validate;
+}

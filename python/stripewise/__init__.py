@@ -1,0 +1,27 @@
+"""Predict, size and judge RAID arrays: the models of Stripewise.
+
+>>> import stripewise
+>>> stripewise.predict(drives="4xmg08ada800e", layout="raid5")["mb_per_s"] > 0
+True
+
+Sizes are numbers of bytes or text such as `"64K"` and `"4TB"`. Calls that take long release the
+interpreter's lock, show progress by tqdm if it is installed, and end within 100 ms of an interrupt.
+Errors are `stripewise.Error`, with a `hint`.
+"""
+
+from ._errors import Error, RequestError
+from ._models import advise, catalogue, predict, reliability, replay, sweep, validate
+from ._native import Table
+
+__all__ = [
+    "Error",
+    "RequestError",
+    "Table",
+    "advise",
+    "catalogue",
+    "predict",
+    "reliability",
+    "replay",
+    "sweep",
+    "validate",
+]

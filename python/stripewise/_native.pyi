@@ -1,0 +1,53 @@
+"""Native functions of the package. `stripewise` has the interface for callers."""
+
+from typing import Any, Callable, Mapping, final
+
+__all__ = [
+    "Table",
+    "advise",
+    "catalogue",
+    "predict",
+    "reliability",
+    "replay",
+    "sweep",
+    "validate",
+]
+
+_Progress = Callable[[int, int], None] | None
+
+@final
+class Table:
+    """A table of results.
+
+    pyarrow (`pyarrow.table(table)`), pandas (`pandas.DataFrame.from_arrow(table)`) and Polars
+    (`polars.DataFrame(table)`) take it through the Arrow C stream interface without a copy.
+    """
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns, in order."""
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: str, /) -> list[Any]:
+        """The values of a column; a missing value is `None`."""
+    def __eq__(self, value: object, /) -> bool: ...
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """All columns, as lists by name."""
+    def to_pyarrow(self) -> Any:
+        """The table as a `pyarrow.Table`, without a copy."""
+    def to_pandas(self) -> Any:
+        """The table as a `pandas.DataFrame`."""
+    def to_polars(self) -> Any:
+        """The table as a `polars.DataFrame`."""
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+    def __arrow_c_schema__(self) -> object: ...
+
+def advise(request: Mapping[str, Any], progress: _Progress) -> tuple[str, str]: ...
+def catalogue(name: str | None) -> str: ...
+def predict(request: Mapping[str, Any]) -> str: ...
+def reliability(request: Mapping[str, Any], progress: _Progress) -> str: ...
+def replay(drive: str, trace: str, seed: int) -> str: ...
+def sweep(request: Mapping[str, Any], progress: _Progress) -> Table: ...
+def validate(study: str | None, data: str | None, halves: bool, seed: int) -> tuple[str, Table]: ...
