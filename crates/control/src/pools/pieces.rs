@@ -9,8 +9,6 @@ use crate::failure::{Result, pool_failure};
 use crate::notation::names::VolumeName;
 use crate::pools::session::Session;
 
-/// Unit of requests to a volume.
-const BLOCK_BYTES: u64 = 512;
 /// Maximum pieces in flight; with [`LARGEST_BYTES`] this bounds the memory of a transfer.
 pub const IN_FLIGHT: usize = 8;
 /// Usual length of a piece, rounded up to whole stripes.
@@ -48,10 +46,10 @@ impl Iterator for Pieces {
     }
 }
 
-/// Offset and length of the whole blocks that cover a piece.
-pub fn aligned(piece: &Range<u64>) -> (u64, usize) {
-    let start = piece.start / BLOCK_BYTES * BLOCK_BYTES;
-    (start, (piece.end.next_multiple_of(BLOCK_BYTES) - start) as usize)
+/// Offset and length of the whole sectors that cover a piece.
+pub fn aligned(piece: &Range<u64>, sector_bytes: u64) -> (u64, usize) {
+    let start = piece.start / sector_bytes * sector_bytes;
+    (start, (piece.end.next_multiple_of(sector_bytes) - start) as usize)
 }
 
 /// Returns the open volume of this name.
@@ -90,10 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn blocks_surround_pieces() {
-        assert_eq!(aligned(&(0..512)), (0, 512));
-        assert_eq!(aligned(&(511..513)), (0, 1024));
-        assert_eq!(aligned(&(512..513)), (512, 512));
-        assert_eq!(aligned(&(5..5)), (0, 512));
+    fn sectors_surround_pieces() {
+        assert_eq!(aligned(&(0..512), 512), (0, 512));
+        assert_eq!(aligned(&(511..513), 512), (0, 1024));
+        assert_eq!(aligned(&(512..513), 512), (512, 512));
+        assert_eq!(aligned(&(5..5), 512), (0, 512));
+        assert_eq!(aligned(&(4095..8193), 4096), (0, 12_288));
     }
 }

@@ -80,13 +80,14 @@ async fn copy(
     printer: &Printer,
 ) -> Result<()> {
     let mut progress = Progress::new(printer);
+    let sector_bytes = volume.sector_bytes();
     let mut pieces = Pieces::new(volume.geometry().stripe_data_bytes(), range.clone());
     let mut in_flight: VecDeque<(std::ops::Range<u64>, Answer)> = VecDeque::new();
     loop {
         while in_flight.len() < IN_FLIGHT
             && let Some(piece) = pieces.next()
         {
-            let (start, length) = aligned(&piece);
+            let (start, length) = aligned(&piece, sector_bytes);
             let volume = volume.clone();
             in_flight.push_back((piece, context.spawn(async move { volume.read(start, length).await })));
         }
@@ -95,7 +96,7 @@ async fn copy(
             Failure::because(format!("cannot read volume `{name}` at {}", piece.start), &error)
                 .hint(format!("`stripewise pool status {}` shows the state of its drives", name.pool))
         })?;
-        let skip = (piece.start - aligned(&piece).0) as usize;
+        let skip = (piece.start - aligned(&piece, sector_bytes).0) as usize;
         let bytes = buffer.slice(skip..skip + (piece.end - piece.start) as usize);
         printer.bytes(&bytes).await?;
         progress.bytes(&format!("reading {name}"), piece.end - range.start, Some(range.end - range.start));

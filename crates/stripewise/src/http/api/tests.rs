@@ -85,6 +85,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
     let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
         "force": true, "new_identity": true, "destroyed": true});
     let through = json!({"name": "a", "layout": "raid5", "write_back": false, "checksums": true});
+    let log = json!({"name": "l", "layout": "raid5", "log": true, "reserve_percent": 20});
     let layout =
         json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
     vec![
@@ -129,6 +130,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("GET", text([pool, "/volumes"]), Value::Null),
         ("POST", text([pool, "/volumes"]), new_volume),
         ("POST", text([pool, "/volumes"]), through),
+        ("POST", text([pool, "/volumes"]), log),
         ("GET", volume, Value::Null),
         ("PATCH", volume, json!({"size_bytes": 1 << 30})),
         ("PATCH", text([volume, "?wait=true"]), json!({"pin": "slow"})),
