@@ -7,7 +7,8 @@ use stripewise_array::ArrayError;
 use stripewise_drive::{Buffer, Drive, FaultyDrive, MemoryDrive, SplitMix64};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{
-    LogTask, OpenMode, Pin, Pool, PoolError, PoolSpec, PoolState, Role, Volume, VolumeSpec, VolumeState,
+    LogTask, Notice, OpenMode, Pin, Pool, PoolError, PoolSpec, PoolState, Role, Volume, VolumeSpec,
+    VolumeState,
 };
 
 use crate::kit::pool::*;
@@ -118,6 +119,8 @@ fn a_drive_that_was_away_is_not_believed() {
         let status = pool.status();
         assert_eq!((status.state, state_of(&status, "drive1")), (PoolState::Degraded, "missing"));
         assert_eq!(status.volumes[0].state, VolumeState::Degraded);
+        let notice = Notice::LogsNotRebuilt { volumes: vec!["log".to_owned()] };
+        assert!(status.notices.contains(&notice), "{:?}", status.notices);
         hold(&volume, 2, &new).await;
         let old = (0..12 * MIB / BLOCK).map(|block| block * BLOCK).filter(|at| !new.contains(at));
         (old.collect::<Vec<u64>>(), new)
