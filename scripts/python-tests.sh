@@ -1,8 +1,8 @@
 #!/bin/sh
 # Builds the wheel of the Python package as tests are built (profile `dev`), installs it beside what
 # scripts/python-tools.sh fetched, and runs its tests. Answers are compared with those of
-# target/debug/stripewise, which scripts/run-tests.py built; those tests are skipped without it.
-# All are skipped, with a message, where the environment is not there.
+# target/debug/stripewise, which scripts/run-tests.py built. All tests are skipped, with a message,
+# where the environment is not there.
 #
 # usage: scripts/python-tests.sh [ARGUMENT OF PYTEST...]
 set -eu
@@ -19,8 +19,6 @@ PATH=$environment/bin:$PATH maturin build --quiet --profile dev --manifest-path 
     --target-dir "$target" --out "$target/python/wheels"
 "$environment/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index \
     --force-reinstall "$target"/python/wheels/stripewise-*.whl
-program=$target/debug/stripewise
-[ -x "$program" ] || program=
 cd python/tests
-STRIPEWISE_PROGRAM=$program PYTHONDONTWRITEBYTECODE=1 \
+STRIPEWISE_PROGRAM=$target/debug/stripewise PYTHONDONTWRITEBYTECODE=1 \
     "$environment/bin/python" -m pytest -q -p no:cacheprovider --durations 5 "$@"

@@ -41,7 +41,7 @@ def predict(
 ) -> Prediction:
     """Predict the performance and bottleneck of a system, or of drives under a layout.
 
-    >>> predict(drives="4xmg08ada800e", layout="raid5", pattern="seq-read")["bottleneck"]  # doctest: +SKIP
+    >>> predict(drives="4xmg08ada800e", layout="raid5", pattern="seq-read")["bottleneck"]
     'drives'
 
     :param system: a system of the catalogue; or give `drives` and `layout`
@@ -64,7 +64,7 @@ def predict(
     :param span: part of the array that is used, from its start
     :return: rates in 10^6 bytes and requests per second, latencies in microseconds
     """
-    request = {
+    request: dict[str, Any] = {
         "system": system,
         "drives": drives,
         "layout": layout,
@@ -85,42 +85,6 @@ def predict(
         "span_bytes": optional_bytes("span", span),
     }
     return cast(Prediction, json.loads(_native.predict(request)))
-
-
-def sweep_request(
-    drive: str,
-    *,
-    drives: Iterable[int] = (4,),
-    layouts: Iterable[str] = ("raid0", "raid5", "raid10"),
-    interleaves: Iterable[Size] = ("64K",),
-    blocks: Iterable[Size] = ("4K", "64K", "1M"),
-    depths: Iterable[int] = (1, 32),
-    read_shares: Iterable[float] = (0.0, 1.0),
-    random_shares: Iterable[float] = (0.0, 1.0),
-    workers: int = 1,
-    controller: str = "hba",
-    link: str | None = None,
-    state: str = "normal",
-    seed: int = 1,
-    threads: int | None = None,
-) -> dict[str, Any]:
-    """The request of a sweep, for the native code."""
-    return {
-        "drive": drive,
-        "drives": list(drives),
-        "layouts": list(layouts),
-        "interleaves_bytes": [size_bytes("interleaves", size) for size in interleaves],
-        "blocks_bytes": [size_bytes("blocks", size) for size in blocks],
-        "depths": list(depths),
-        "read_shares": [float(share) for share in read_shares],
-        "random_shares": [float(share) for share in random_shares],
-        "workers": workers,
-        "controller": controller,
-        "link": link,
-        "state": state,
-        "seed": seed,
-        "threads": threads,
-    }
 
 
 def sweep(
@@ -165,86 +129,24 @@ def sweep(
         read_share, random_share, mb_per_s, iops, latency_mean_us, latency_p99_us, bottleneck. The
         figures of an impossible array are missing, and `bottleneck` says why
     """
-    request = sweep_request(
-        drive,
-        drives=drives,
-        layouts=layouts,
-        interleaves=interleaves,
-        blocks=blocks,
-        depths=depths,
-        read_shares=read_shares,
-        random_shares=random_shares,
-        workers=workers,
-        controller=controller,
-        link=link,
-        state=state,
-        seed=seed,
-        threads=threads,
-    )
-    with reporter(progress, "predicting", "points") as report:
-        return _native.sweep(request, report)
-
-
-def reliability_request(
-    layout: str,
-    drives: int,
-    *,
-    columns: int | None = None,
-    groups: int | None = None,
-    years: float = 10.0,
-    mttf_hours: float | None = None,
-    mttr_hours: float | None = None,
-    failure: str | None = None,
-    restore: str | None = None,
-    latent: Hours | None = None,
-    ure: Hours | None = None,
-    scrub: Hours | None = None,
-    spares: int = 0,
-    distributed: bool = False,
-    replacement: Hours | None = None,
-    batch: str | None = None,
-    parallel_repairs: bool = False,
-    drive: str | None = None,
-    capacity: Size | None = None,
-    workload: str = "mixed",
-    controller: str = "stripewise",
-    rebuild_mb_per_s: float | None = None,
-    on: str | None = None,
-    precision_percent: float | None = None,
-    max_trials: int = 100_000_000,
-    seed: int = 1,
-    threads: int | None = None,
-) -> dict[str, Any]:
-    """The request of an estimate, for the native code."""
-    return {
-        "layout": layout,
-        "drives": drives,
-        "columns": columns,
-        "groups": groups,
-        "years": years,
-        "mttf_hours": mttf_hours,
-        "mttr_hours": mttr_hours,
-        "failure": failure,
-        "restore": restore,
-        "latent": _text(latent),
-        "ure": _text(ure),
-        "scrub": _text(scrub),
-        "spares": spares,
-        "distributed": distributed,
-        "replacement": _text(replacement),
-        "batch": batch,
-        "parallel_repairs": parallel_repairs,
+    request: dict[str, Any] = {
         "drive": drive,
-        "capacity_bytes": optional_bytes("capacity", capacity),
-        "workload": workload,
+        "drives": list(drives),
+        "layouts": list(layouts),
+        "interleaves_bytes": [size_bytes("interleaves", size) for size in interleaves],
+        "blocks_bytes": [size_bytes("blocks", size) for size in blocks],
+        "depths": list(depths),
+        "read_shares": [float(share) for share in read_shares],
+        "random_shares": [float(share) for share in random_shares],
+        "workers": workers,
         "controller": controller,
-        "rebuild_mb_per_s": rebuild_mb_per_s,
-        "on": on,
-        "precision_percent": precision_percent,
-        "max_trials": max_trials,
+        "link": link,
+        "state": state,
         "seed": seed,
         "threads": threads,
     }
+    with reporter(progress, "predicting", "points") as report:
+        return _native.sweep(request, report)
 
 
 def reliability(
@@ -314,35 +216,35 @@ def reliability(
     :param threads: number of threads
     :param progress: a bar of tqdm by default; see `Progress`
     """
-    request = reliability_request(
-        layout,
-        drives,
-        columns=columns,
-        groups=groups,
-        years=years,
-        mttf_hours=mttf_hours,
-        mttr_hours=mttr_hours,
-        failure=failure,
-        restore=restore,
-        latent=latent,
-        ure=ure,
-        scrub=scrub,
-        spares=spares,
-        distributed=distributed,
-        replacement=replacement,
-        batch=batch,
-        parallel_repairs=parallel_repairs,
-        drive=drive,
-        capacity=capacity,
-        workload=workload,
-        controller=controller,
-        rebuild_mb_per_s=rebuild_mb_per_s,
-        on=on,
-        precision_percent=precision_percent,
-        max_trials=max_trials,
-        seed=seed,
-        threads=threads,
-    )
+    request: dict[str, Any] = {
+        "layout": layout,
+        "drives": drives,
+        "columns": columns,
+        "groups": groups,
+        "years": years,
+        "mttf_hours": mttf_hours,
+        "mttr_hours": mttr_hours,
+        "failure": failure,
+        "restore": restore,
+        "latent": _text(latent),
+        "ure": _text(ure),
+        "scrub": _text(scrub),
+        "spares": spares,
+        "distributed": distributed,
+        "replacement": _text(replacement),
+        "batch": batch,
+        "parallel_repairs": parallel_repairs,
+        "drive": drive,
+        "capacity_bytes": optional_bytes("capacity", capacity),
+        "workload": workload,
+        "controller": controller,
+        "rebuild_mb_per_s": rebuild_mb_per_s,
+        "on": on,
+        "precision_percent": precision_percent,
+        "max_trials": max_trials,
+        "seed": seed,
+        "threads": threads,
+    }
     with reporter(progress, "until the interval is narrow enough", "trials") as report:
         return cast(Reliability, json.loads(_native.reliability(request, report)))
 
@@ -389,7 +291,7 @@ def advise(
     :param report: path of a page of HTML to write
     :param progress: a bar of tqdm by default; see `Progress`
     """
-    request = {
+    request: dict[str, Any] = {
         "drives": drives,
         "workload": workload,
         "link": link,

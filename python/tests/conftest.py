@@ -18,10 +18,9 @@ CommandLine = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def command_line() -> CommandLine:
-    """The program, whose answers are the package's. STRIPEWISE_PROGRAM is its path."""
-    program = os.environ.get("STRIPEWISE_PROGRAM")
-    if not program:
-        pytest.skip("STRIPEWISE_PROGRAM is not set: the package is not compared with the command line")
+    """The program, whose answers are the package's: that of debug builds, or STRIPEWISE_PROGRAM."""
+    program = os.environ.get("STRIPEWISE_PROGRAM", str(ROOT / "target" / "debug" / "stripewise"))
+    assert os.access(program, os.X_OK), f"{program} is not there; hint: cargo build -p stripewise"
 
     def run(*arguments: str) -> Any:
         done = subprocess.run(

@@ -102,6 +102,5 @@ def test_an_exception_of_the_progress_ends_the_call() -> None:
 
 
 def test_a_bar_of_tqdm_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tqdm")
     stripewise.sweep("mg08ada800e", drives=range(4, 7), depths=(32,), progress=True)
     assert "predicting" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 //! Heads (the volume and its clones) and snapshots of a log.
 //!
-//! What durable roots still keep is kept: a snapshot that is being deleted, or a tip that is being
+//! Blocks that durable roots keep stay: a snapshot that is being deleted, or a tip that is being
 //! left by a rollback, *fades* until roots without it are durable. A snapshot that is being made is
 //! *pending*, in no roots, until all that it contains is durable.
 

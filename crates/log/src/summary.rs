@@ -19,7 +19,7 @@
 //!     16 each  holes: first logical block (6), number of blocks (6), birth (4)
 //! ```
 //!
-//! Of one birth, holes precede the slots in time. Faults expected: any bytes.
+//! Holes of a birth precede its slots in time. Faults expected: any bytes.
 
 use crate::map::entry::{Entry, Value};
 use crate::map::lineage::Birth;
