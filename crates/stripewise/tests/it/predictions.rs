@@ -35,6 +35,19 @@ fn a_prediction_has_its_keys_and_the_bottleneck() {
 }
 
 #[test]
+fn examples_in_the_help_of_models_run() {
+    let sandbox = Sandbox::new();
+    for command in ["model predict", "model sweep", "model catalogue"] {
+        let help = String::from_utf8(sandbox.ok(&format!("{command} --help")).out).expect("text");
+        // Long examples are wrapped.
+        let words: Vec<&str> = help.split_whitespace().collect();
+        let at = words.windows(2).position(|pair| pair == ["Example:", "stripewise"]).expect("an example");
+        let answer = sandbox.ok(&words[at + 2..].join(" "));
+        assert!(!answer.out.is_empty(), "{command}");
+    }
+}
+
+#[test]
 fn a_validation_answers_every_row_of_a_study() {
     let sandbox = Sandbox::new();
     let answer = sandbox.json("model validate --study 001");

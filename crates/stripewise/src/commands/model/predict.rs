@@ -23,7 +23,7 @@ use crate::printer::{Page, Style, Table, plain};
 
 /// Predict the performance and bottleneck of a system of the catalogue, or of drives under a layout
 #[derive(Args)]
-#[command(after_help = "Example: stripewise model predict --layout raid5 --drives 4x8TB-hdd")]
+#[command(after_help = "Example: stripewise model predict --layout raid5 --drives 4xmg08ada800e")]
 pub(crate) struct Options {
     /// A system of the catalogue
     #[arg(value_name = "SYSTEM", required_unless_present = "drives", conflicts_with = "drives")]

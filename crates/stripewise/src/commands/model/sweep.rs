@@ -17,7 +17,7 @@ use crate::printer::write_out;
 
 /// Predict every combination of layouts, drives, strip sizes and loads
 #[derive(Args)]
-#[command(after_help = "Example: stripewise model sweep --drive 8tb-hdd --layouts raid5,raid6 --drives 4,8")]
+#[command(after_help = "Example: stripewise model sweep --drive x25e --layouts raid5,raid6 --drives 4,8")]
 pub(crate) struct Options {
     /// The drive, by its name in the catalogue
     #[arg(long, value_name = "NAME")]
