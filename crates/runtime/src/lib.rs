@@ -42,4 +42,6 @@ pub use process::signals::interrupt_requested;
 pub use process::usage::{give_memory_back, max_resident_bytes, process_cpu_ns};
 pub use real_time::RealExecutor;
 pub use ring::piece::Piece;
+pub use tasks::visitor::Visitor;
+pub use tasks::visits::Ended;
 pub use virtual_time::VirtualExecutor;

@@ -29,6 +29,7 @@ use crate::net::Network;
 use crate::process::signals;
 use crate::process::usage::clock_ns;
 use crate::ring::{Ring, Watch};
+use crate::tasks::visitor::Visitor;
 use crate::tasks::waker::Registration;
 use crate::tasks::{Core, Next};
 
@@ -130,6 +131,12 @@ impl RealExecutor {
         Network { ring: self.ring.clone() }
     }
 
+    /// A way for other threads to look at what belongs to this one. From now on this thread visits
+    /// no other one until the executor is dropped. Closures run while the executor does.
+    pub fn visitor(&self) -> Visitor {
+        Visitor::of(self.core.mailbox())
+    }
+
     /// Ends when the process gets SIGINT, SIGTERM or SIGHUP. From the first call on, the first of
     /// them no longer kills the process; the second does.
     pub fn interrupted(&self) -> io::Result<impl Future<Output = ()> + use<>> {
@@ -155,8 +162,12 @@ impl RealExecutor {
         let _running = core.start();
         let mut future = pin!(future);
         let waker = core.main_waker();
+        let visits = &core.mailbox().visits;
         loop {
             for _ in 0..POLLS_PER_TURN {
+                if visits.are_pending() {
+                    visits.run_all();
+                }
                 match core.run_next() {
                     Next::Task => {}
                     Next::Main => {

@@ -7,10 +7,13 @@
 pub(crate) mod task_key;
 pub(crate) mod task_table;
 pub(crate) mod timers;
+pub(crate) mod visitor;
+pub(crate) mod visits;
 pub(crate) mod waker;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use stripewise_drive::{Spawn, TimerId};
@@ -64,7 +67,7 @@ impl Core {
     }
 
     /// Mailbox for wakes from other threads.
-    pub(crate) fn mailbox(&self) -> &Mailbox {
+    pub(crate) fn mailbox(&self) -> &Arc<Mailbox> {
         &self.registration.mailbox
     }
 
@@ -153,6 +156,7 @@ impl Core {
     /// that hold the executor's context.
     pub(crate) fn close(&self) {
         self.closed.set(true);
+        self.mailbox().visits.close();
         let _turn = self.turn();
         self.table.clear();
         let wakers = self.timers.borrow_mut().take_all();

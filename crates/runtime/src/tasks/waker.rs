@@ -16,6 +16,7 @@ use rustc_hash::FxHashSet;
 
 use crate::tasks::task_key::TaskKey;
 use crate::tasks::task_table::wake_on_this_thread;
+use crate::tasks::visits::Visits;
 
 /// Creates a waker of the task.
 pub(crate) fn waker_of(key: TaskKey) -> Waker {
@@ -54,6 +55,8 @@ pub(crate) struct Mailbox {
     sleeping: AtomicBool,
     /// Descriptor written to wake a sleeping executor; `None` for one that never sleeps.
     doorbell: Option<OwnedFd>,
+    /// Closures that other threads wait for.
+    pub(crate) visits: Visits,
 }
 
 impl Mailbox {
@@ -64,9 +67,14 @@ impl Mailbox {
                 posted.order.push(key);
             }
         }
+        self.pending.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+
+    /// Wakes the executor if it sleeps, after a post or a visit was marked as pending.
+    pub(crate) fn ring(&self) {
         // Sequentially consistent on both sides: either this thread sees `sleeping`, or the
         // executor, which checks `pending` again after setting it, sees the post.
-        self.pending.store(true, Ordering::SeqCst);
         if self.sleeping.load(Ordering::SeqCst)
             && self.sleeping.swap(false, Ordering::SeqCst)
             && let Some(doorbell) = &self.doorbell
@@ -89,10 +97,11 @@ impl Mailbox {
         std::mem::take(&mut posted.order)
     }
 
-    /// Announces that the executor is going to sleep; false if it must not, as a wake was posted.
+    /// Announces that the executor is going to sleep; false if it must not, as a wake was posted or
+    /// a visitor waits.
     pub(crate) fn try_sleep(&self) -> bool {
         self.sleeping.store(true, Ordering::SeqCst);
-        if self.pending.load(Ordering::SeqCst) {
+        if self.pending.load(Ordering::SeqCst) || self.visits.are_pending() {
             self.awake();
             return false;
         }
@@ -136,6 +145,7 @@ impl Registration {
             pending: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             doorbell,
+            visits: Visits::default(),
         });
         let mut registry = registry();
         let executor = registry.free.pop().unwrap_or_else(|| {

@@ -9,3 +9,4 @@ mod real_time;
 mod sockets;
 mod transfers;
 mod virtual_time;
+mod visits;
