@@ -204,7 +204,7 @@ impl Export for VolumeExport {
         match &flushed {
             Ok(()) if self.losses.reopenings() == self.reopenings => self.losses.note_flushed(written),
             Err(ArrayError::Drive(error)) if error.operation == Operation::Flush => {
-                self.losses.note_failed_flush(losses);
+                self.losses.note_failed_flush(losses, self.volume.refused_flushes());
             }
             _ => {}
         }

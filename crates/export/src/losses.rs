@@ -34,6 +34,8 @@ pub struct Losses {
     count: Cell<u64>,
     /// The last loss was reported to no client.
     unseen: Cell<bool>,
+    /// Refused flushes of the volume when the last failed flush was recorded.
+    refusals: Cell<u64>,
     /// Number of times the volume was reopened.
     reopenings: Cell<u64>,
     connections: RefCell<HashMap<ClientId, Connections>>,
@@ -109,9 +111,12 @@ impl Losses {
 
     /// Records a failed flush that began at `count` losses; its caller gets the error. Writes
     /// acknowledged before may be lost, so all other open descriptors are to get the error, too.
-    pub(crate) fn note_failed_flush(&self, count: u64) {
-        if self.count.get() == count {
-            self.count.set(count + 1);
+    /// Several flushes may meet one refusal, which counts once: a later refusal has raised the
+    /// volume's number of `refusals`.
+    pub(crate) fn note_failed_flush(&self, count: u64, refusals: u64) {
+        let is_same = refusals == self.refusals.replace(refusals);
+        if self.count.get() == count || !is_same {
+            self.count.set(self.count.get() + 1);
             self.unseen.set(false);
             for of_one in self.connections.borrow_mut().values_mut() {
                 of_one.to_report += std::mem::take(&mut of_one.left);
@@ -311,12 +316,23 @@ mod tests {
         let losses = written();
         let (asked, other, connected) = (losses.open(), losses.open(), losses.connect(client(1)));
         let begun = losses.count();
-        losses.note_failed_flush(begun);
+        losses.note_failed_flush(begun, 1);
         // A second flush meets the same failure.
-        losses.note_failed_flush(begun);
+        losses.note_failed_flush(begun, 1);
         assert!(asked.takes_news(&losses) && other.takes_news(&losses) && !other.takes_news(&losses));
         assert!(connected.takes_news() && !connected.takes_news());
         assert!(!losses.open().has_news(&losses));
+    }
+
+    #[test]
+    fn a_flush_that_meets_a_second_loss_reports_it() {
+        let losses = written();
+        let (begun, other) = (losses.count(), losses.open());
+        losses.note_failed_flush(begun, 1);
+        assert!(other.takes_news(&losses));
+        // This flush began before the first loss was known, and another drive refused it.
+        losses.note_failed_flush(begun, 2);
+        assert!(other.takes_news(&losses) && !other.takes_news(&losses));
     }
 
     #[test]

@@ -91,6 +91,11 @@ impl Volume {
         }
     }
 
+    /// Number of flushes that drives have refused and that lost writes, of its present arrays.
+    pub fn refused_flushes(&self) -> u64 {
+        self.io.arrays().iter().map(VolumeArray::refused_flushes).sum()
+    }
+
     /// True if a conversion has ended since these were the volume's arrays, and taken what they had
     /// to another one.
     fn has_moved_from(&self, asked: &[VolumeArray]) -> bool {
