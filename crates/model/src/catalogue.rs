@@ -12,8 +12,10 @@
 
 mod drive;
 mod entry;
+mod listed;
 mod taken;
 
 pub use drive::{DriveEntry, DriveModel, Rates, drive, drives, parse_drive};
 pub use entry::{CatalogueError, Origin, Parameter};
+pub use listed::{ListedDrive, ListedParameter};
 pub use taken::drive_text;

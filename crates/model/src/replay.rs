@@ -13,12 +13,14 @@ mod bus;
 mod demerit;
 mod description;
 mod drive;
+mod summary;
 mod trace;
 
 pub use demerit::{Replay, demerit_ms};
 pub use description::Description;
 pub use drive::Completion;
 use drive::ReplayDrive;
+pub use summary::{Percentiles, ReplaySummary};
 pub use trace::{Row, Trace};
 
 use thiserror::Error;

@@ -1,11 +1,9 @@
 //! `model catalogue`: the drives of the catalogue, with the source of each number.
 
-use std::collections::BTreeMap;
-
 use clap::Args;
 use serde::Serialize;
 use stripewise_control::size::ByteSize;
-use stripewise_model::catalogue::{DriveEntry, Origin, Parameter, drives};
+use stripewise_model::catalogue::{DriveEntry, ListedDrive, Origin, drives};
 
 use crate::commands::App;
 use crate::commands::evaluate::catalogue_drive;
@@ -26,30 +24,13 @@ struct Listed<'a> {
     drives: Vec<ListedDrive<'a>>,
 }
 
-#[derive(Serialize)]
-struct ListedDrive<'a> {
-    name: &'a str,
-    title: &'a str,
-    kind: &'a str,
-    capacity_bytes: u64,
-    parameters: BTreeMap<&'a str, ListedParameter<'a>>,
-}
-
-#[derive(Serialize)]
-struct ListedParameter<'a> {
-    value: serde_json::Value,
-    from: Origin,
-    source: &'a str,
-    rows: &'a [String],
-}
-
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let named = options.name.as_deref().map(|name| catalogue_drive(app, name)).transpose()?;
     let entries: Vec<&DriveEntry> = match &named {
         Some(entry) => vec![entry],
         None => drives().iter().collect(),
     };
-    let listed = Listed { drives: entries.iter().map(|entry| listed(entry)).collect() };
+    let listed = Listed { drives: entries.iter().map(|entry| entry.listed()).collect() };
     app.printer.result(&listed, |page| {
         let mut table = Table::new(&["DRIVE", ">CAPACITY", "KIND", "WHAT"]);
         for drive in &listed.drives {
@@ -80,25 +61,6 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         }
     })?;
     Ok(Exit::Success)
-}
-
-fn listed(entry: &DriveEntry) -> ListedDrive<'_> {
-    ListedDrive {
-        name: &entry.name,
-        title: &entry.title,
-        kind: entry.kind(),
-        capacity_bytes: entry.capacity_bytes(),
-        parameters: entry.parameters.iter().map(|(name, of)| (name.as_str(), parameter(of))).collect(),
-    }
-}
-
-fn parameter(parameter: &Parameter) -> ListedParameter<'_> {
-    ListedParameter {
-        value: serde_json::to_value(&parameter.value).unwrap_or_default(),
-        from: parameter.from,
-        source: &parameter.source,
-        rows: &parameter.rows,
-    }
 }
 
 fn origin(origin: Origin) -> &'static str {

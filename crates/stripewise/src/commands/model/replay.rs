@@ -4,8 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
-use stripewise_model::replay::{Description, Replay, ReplayError, Trace, replay};
+use stripewise_model::replay::{Description, Percentiles, ReplayError, Trace, replay};
 
 use crate::commands::App;
 use crate::failure::{Exit, Failure, Result, system_text};
@@ -26,43 +25,13 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-#[derive(Serialize)]
-struct Replayed {
-    drive: String,
-    requests: usize,
-    demerit_ms: f64,
-    demerit_percent: f64,
-    mean_ms: f64,
-    measured_mean_ms: f64,
-    percentiles_ms: Percentiles,
-    measured_percentiles_ms: Percentiles,
-}
-
-#[derive(Serialize)]
-struct Percentiles {
-    p50: f64,
-    p90: f64,
-    p99: f64,
-    p999: f64,
-    max: f64,
-}
-
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let description = Description::parse(&name(&options.drive), &text(&options.drive)?);
     let description = description.map_err(|error| failure(&error))?;
     let trace = Trace::parse(&name(&options.trace), &text(&options.trace)?);
     let trace = trace.map_err(|error| failure(&error))?;
     let result = replay(&description, &trace, options.seed).map_err(|error| failure(&error))?;
-    let replayed = Replayed {
-        drive: description.name.clone(),
-        requests: trace.rows.len(),
-        demerit_ms: result.demerit_ms(),
-        demerit_percent: result.demerit_percent(),
-        mean_ms: result.mean_ms(),
-        measured_mean_ms: result.measured_mean_ms(),
-        percentiles_ms: percentiles(&result, |both| both.0),
-        measured_percentiles_ms: percentiles(&result, |both| both.1),
-    };
+    let replayed = result.summary(&description, &trace);
     app.printer.result(&replayed, |page| {
         page.line(format!(
             "{}: {} requests, demerit {:.3} ms ({:.1} % of the measured mean)",
@@ -86,11 +55,6 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         page.table(&table);
     })?;
     Ok(Exit::Success)
-}
-
-fn percentiles(result: &Replay, which: impl Fn((f64, f64)) -> f64) -> Percentiles {
-    let at = |share: f64| which(result.percentile_ms(share));
-    Percentiles { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: at(1.0) }
 }
 
 fn name(path: &Path) -> String {
