@@ -1,5 +1,5 @@
 //! Requests on file-backed drives, on disk and in memory: what is written is what is read, and what
-//! cannot be done says so.
+//! cannot be done says so. Transfers that are cut short are continued.
 
 use crate::kit;
 use std::os::unix::fs::FileExt;
@@ -194,6 +194,94 @@ fn short_requests_to_memory_files_complete_inline() {
     file.set_len(MIB + 700).expect("cut");
     let request = IoRequest::read(MIB, Buffer::from_bytes(&vec![0; 4096]));
     assert_eq!(kind(answer_at_once(request).expect("over")), DriveErrorKind::Cut);
+}
+
+#[test]
+fn short_writes_are_continued() {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("there is no /dev/shm: passed over");
+    };
+    let executor = RealExecutor::new().expect("io_uring");
+    let drive = open_new(&executor, directory.path(), MIB);
+    let pool = BufferPool::new(0);
+    // In two buffers, so that the rest begins within one of them, and at the end of one.
+    let written = contents(6, 24 << 10);
+    let views = [pool.allocate(8 << 10), pool.allocate(16 << 10)];
+    views[0].copy_from(&Buffer::from_bytes(&written[..8 << 10]));
+    views[1].copy_from(&Buffer::from_bytes(&written[8 << 10..]));
+    for (fua, most_bytes) in [(false, 4096), (true, 8192), (false, 12 << 10), (true, 5000)] {
+        let operation = Operation::Write { fua };
+        let before = short_writes::COUNT.get();
+        short_writes::MOST_BYTES.set(most_bytes);
+        let request = IoRequest::with_segments(operation, 4096, views.iter().cloned().collect());
+        let answered = drive.submit(request).try_take().ok().expect("over");
+        short_writes::MOST_BYTES.set(usize::MAX);
+        answered.expect("written");
+        assert!(short_writes::COUNT.get() > before, "no write was cut short");
+        let mut expected = vec![0; MIB as usize];
+        expected[4096..4096 + written.len()].copy_from_slice(&written);
+        assert!(std::fs::read(drive.path()).expect("a file") == expected, "{most_bytes} bytes at a time");
+        range(&executor, &*drive, Operation::WriteZeroes, 0, MIB).expect("zeroed");
+    }
+}
+
+/// Writes of this program as a kernel executes them that transfers fewer bytes than asked, as
+/// kernels may at any time: the system calls that short transfers of files in memory are.
+mod short_writes {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Longest transfer of a write of this thread.
+        pub static MOST_BYTES: Cell<usize> = const { Cell::new(usize::MAX) };
+        /// Writes that were cut short.
+        pub static COUNT: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// In the place of the C library's.
+    ///
+    /// # Safety
+    /// As for the C library's.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pwritev(
+        file: libc::c_int,
+        pieces: *const libc::iovec,
+        count: libc::c_int,
+        offset: libc::off_t,
+    ) -> libc::ssize_t {
+        // SAFETY: the caller's.
+        unsafe { pwritev2(file, pieces, count, offset, 0) }
+    }
+
+    /// In the place of the C library's.
+    ///
+    /// # Safety
+    /// As for the C library's.
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn pwritev2(
+        file: libc::c_int,
+        pieces: *const libc::iovec,
+        count: libc::c_int,
+        offset: libc::off_t,
+        flags: libc::c_int,
+    ) -> libc::ssize_t {
+        // SAFETY: the caller's pieces.
+        let mut pieces = unsafe { std::slice::from_raw_parts(pieces, count as usize) }.to_vec();
+        let mut rest = MOST_BYTES.get();
+        let asked: usize = pieces.iter().map(|piece| piece.iov_len).sum();
+        if asked > rest {
+            COUNT.set(COUNT.get() + 1);
+        }
+        for piece in &mut pieces {
+            piece.iov_len = piece.iov_len.min(rest);
+            rest -= piece.iov_len;
+        }
+        // SAFETY: the caller's pieces, none of them longer. The offset is in one register, as on
+        // all 64-bit systems.
+        let written = unsafe {
+            libc::syscall(libc::SYS_pwritev2, file, pieces.as_ptr(), pieces.len(), offset, 0_usize, flags)
+        };
+        written as libc::ssize_t
+    }
 }
 
 #[test]
