@@ -135,6 +135,10 @@ mutations! {
     FlushErrorReportedOnce,
     /// A pool that was not closed in order is reopened as if nothing had been lost.
     ReopenedWithoutLosses,
+    /// Writes of parts of one sector do not wait for each other.
+    UnalignedWritesTogether,
+    /// The server of a network drive is asked again while it may still execute old requests.
+    UnsettledServerAsked,
 }
 
 impl Mutation {

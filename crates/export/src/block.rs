@@ -417,6 +417,11 @@ impl UnalignedGate {
         Self::default()
     }
 
+    /// True while a write is inside.
+    fn is_occupied(&self) -> bool {
+        self.alone.get() || self.together.get() > 0
+    }
+
     async fn enter(&self) -> Together<'_> {
         while self.alone.get() || self.waiting_to_be_alone.get() > 0 {
             self.changed.wait().await;
@@ -428,7 +433,7 @@ impl UnalignedGate {
     async fn enter_alone(&self) -> Alone<'_> {
         self.waiting_to_be_alone.set(self.waiting_to_be_alone.get() + 1);
         let waits = WaitsToBeAlone(self);
-        while self.alone.get() || self.together.get() > 0 {
+        while self.is_occupied() && !mutation::is_chosen(Mutation::UnalignedWritesTogether) {
             self.changed.wait().await;
         }
         self.alone.set(true);

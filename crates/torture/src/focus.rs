@@ -143,13 +143,16 @@ impl Focus {
             Mutation::RecordWithoutReserve | Mutation::PlanCopiesRecord => Self::FullRecords,
             Mutation::LossesNeedNoRecord => Self::ManyLosses,
             Mutation::FreedAtOnce => Self::Thin,
-            Mutation::FlushErrorReportedOnce | Mutation::ReopenedWithoutLosses => Self::Files,
+            Mutation::FlushErrorReportedOnce
+            | Mutation::ReopenedWithoutLosses
+            | Mutation::UnalignedWritesTogether => Self::Files,
             Mutation::PlaceAreasCarelessly
             | Mutation::OlderRecordsStay
             | Mutation::ReleaseBeforeRecord
             | Mutation::PassedOverForgotten
             | Mutation::IncompletePagesStay
-            | Mutation::CheckpointInOneTurn => return None,
+            | Mutation::CheckpointInOneTurn
+            | Mutation::UnsettledServerAsked => return None,
         })
     }
 }

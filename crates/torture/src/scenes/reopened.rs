@@ -1,14 +1,17 @@
 //! A pool loses all its drives and is reopened, while programs have the file of a volume open
 //! twice. Where writes that no `fsync` covered may be lost, each descriptor reports that once, at
 //! its next `fsync`; what was covered is read. Several times in a row, also after a closing in
-//! order, which loses nothing.
+//! order, which loses nothing. After each reopening programs write parts of one sector at the same
+//! time, and each part is read.
 
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use stripewise_drive::{Context, CrashDrive, Drive};
 
 use super::{Stage, blocks, contents, holds};
 use crate::subject::{File, Mount, Store, Subject, disk_label};
+use crate::world::content::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// A pool in use, of drives whose power can be cut.
 struct Use<'a> {
@@ -85,7 +88,8 @@ impl<'a> Use<'a> {
         let is_lost = !is_covered && !is_in_order;
         self.stage.world.cover(|coverage| coverage.scenes += u64::from(is_lost));
         self.judge_data(version, &newer, is_lost).await?;
-        self.judge_errors(is_lost).await
+        self.judge_errors(is_lost).await?;
+        self.judge_parts().await
     }
 
     async fn must_succeed(&self, store: &Store, when: &str) -> Option<()> {
@@ -169,6 +173,39 @@ impl<'a> Use<'a> {
             let later = Rc::new(self.mount.open(&self.name).await.ok()?);
             self.must_succeed(&store.through(&later, 0), "of a file opened after the loss was reported")
                 .await?;
+        }
+        Some(())
+    }
+
+    /// Writes the parts of one sector of a block at the same time, through the descriptors in turn,
+    /// and checks that each part is there and the rest of the block as it was.
+    async fn judge_parts(&self) -> Option<()> {
+        let store = self.through_either()?;
+        let offsets: Vec<u64> = blocks(&store).collect();
+        let offset = self.stage.world.pick(&offsets)?;
+        let mut expected = store.read(offset, BLOCK_BYTES as usize).await.ok()?;
+        let begin = (self.below(BLOCK_BYTES / SECTOR_BYTES) * SECTOR_BYTES) as usize;
+        let part_bytes = SECTOR_BYTES as usize / (2 + self.below(3) as usize);
+        let sector = &mut expected[begin..begin + SECTOR_BYTES as usize];
+        for (index, part) in sector.chunks_mut(part_bytes).enumerate() {
+            part.fill(0xA0 + index as u8);
+        }
+        let write = async |index: usize, part: &[u8]| {
+            let at = offset + (begin + index * part_bytes) as u64;
+            let written = self.through(index % File::DESCRIPTORS)?.write(at, part, false).await;
+            written.map_err(|why| self.broken("nothing-refused", &format!("a part of a sector: {why}"))).ok()
+        };
+        let parts = expected[begin..begin + SECTOR_BYTES as usize].chunks(part_bytes).enumerate();
+        join_all(parts.map(|(index, part)| write(index, part))).await.into_iter().collect::<Option<()>>()?;
+        let found = store.read(offset, BLOCK_BYTES as usize).await.ok()?;
+        if let Some(at) = found.iter().zip(&expected).position(|(found, expected)| found != expected) {
+            let detail = format!(
+                "byte {at} of the block at {offset} holds {:#x}, not {:#x}, after parts of {part_bytes} bytes \
+                 were written from byte {begin} on at the same time",
+                found[at], expected[at]
+            );
+            self.broken("no-wrong-bytes", &detail);
+            return None;
         }
         Some(())
     }

@@ -37,6 +37,10 @@ const NOT_FOUND: &[(Mutation, &str)] = &[
         Mutation::CheckpointInOneTurn,
         "takes a cut that tears both places of a page, and a block whose sum no record has",
     ),
+    (
+        Mutation::UnsettledServerAsked,
+        "takes an NBD server: `servers_that_are_asked_too_early_are_found` in `late_writes.rs` of `export`",
+    ),
 ];
 
 /// Shown by a seed, which is well without the mutation.
@@ -119,6 +123,7 @@ found! {
     generation_truncated: GenerationTruncated,
     flush_error_reported_once: FlushErrorReportedOnce,
     reopened_without_losses: ReopenedWithoutLosses,
+    unaligned_writes_together: UnalignedWritesTogether,
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 use std::cell::RefCell;
 
+use stripewise_array::mutation::{self, Mutation};
 use stripewise_drive::Context;
 
 use super::uri::NbdAddress;
@@ -36,7 +37,7 @@ pub(super) async fn until_settled(context: &Context, address: &NbdAddress) {
     };
     let until_ns = UNSETTLED.with_borrow(of_it).unwrap_or(0);
     let left_ns = until_ns.saturating_sub(context.now_ns());
-    if left_ns > 0 {
+    if left_ns > 0 && !mutation::is_chosen(Mutation::UnsettledServerAsked) {
         context.sleep_ns(left_ns).await;
     }
 }
