@@ -5,7 +5,8 @@
 //! the drive since its last good flush, by every array on it, not only by the caller whose flush
 //! failed.
 //!
-//! The drive's queue counts the refusals ([`FlushFailures`], one per drive). After each flush, its
+//! The drive's queue counts the refusals ([`FlushFailures`], one for each drive and all threads)
+//! before it passes on the answer. After each flush, its
 //! own or one that it joined, every array compares that count with the one that it has handled
 //! ([`FlushLosses`], one per array). If they differ, the array has lost writes, whichever client
 //! issued the refused flush. It excludes the drive, or, if it cannot do without it, fails the flush
@@ -17,12 +18,16 @@
 //!
 //! The writes that the drive lost must not be read either. So the queue also notifies the arrays at
 //! once, before it passes on the answer to any later read ([`OnRefusedFlush`]): an array that can
-//! do without the drive reads nothing more from it.
+//! do without the drive reads nothing more from it. Arrays on other threads are notified before
+//! their own thread passes on another answer of the drive; a read that the drive may have answered
+//! after a refusal that its thread has not seen waits there until that flush has ended.
 //!
 //! Faults expected: a drive that refuses one flush and accepts the next; two arrays, or two tasks
 //! of one array, that flush at the same time. No I/O here.
 
 use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustc_hash::FxHashMap;
 use stripewise_drive::{DriveError, Operation};
@@ -34,11 +39,12 @@ pub(crate) trait OnRefusedFlush {
     fn flush_was_refused(&self, error: &DriveError);
 }
 
-/// Refused flushes of a drive.
+/// Refused flushes of a drive, on whichever thread.
 #[derive(Default)]
 pub struct FlushFailures {
-    count: Cell<u64>,
-    last: RefCell<Option<DriveError>>,
+    /// Changed with `last` locked.
+    count: AtomicU64,
+    last: Mutex<Option<DriveError>>,
 }
 
 impl FlushFailures {
@@ -46,19 +52,23 @@ impl FlushFailures {
     /// FUA write.
     pub(crate) fn note(&self, error: &DriveError) {
         if error.operation == Operation::Flush {
-            self.count.set(self.count.get() + 1);
-            *self.last.borrow_mut() = Some(error.clone());
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            *last = Some(error.clone());
+            self.count.store(self.count() + 1, Ordering::SeqCst);
         }
     }
 
     /// Number of refused flushes so far.
     pub fn count(&self) -> u64 {
-        self.count.get()
+        self.count.load(Ordering::SeqCst)
     }
 
     /// Last refusal, if there were any after the first `count`.
     pub fn since(&self, count: u64) -> Option<DriveError> {
-        if self.count.get() == count { None } else { self.last.borrow().clone() }
+        if self.count() == count {
+            return None;
+        }
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -64,6 +64,7 @@ pub use jobs::scrub::{PlaceFault, ScrubProgress, ScrubReport, WrongPlace};
 pub use journal::Area;
 pub use map::extents::{Extent, push_extent};
 pub use map::regions::RegionState;
+pub use member::again::MemberAgain;
 pub use member::gate::Gate;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberLabel, MemberOptions};
 pub use route::Route;

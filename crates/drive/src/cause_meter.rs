@@ -5,7 +5,8 @@
 //! drive by cause, in the order in which the drive receives them. A request merged from several
 //! counts for the cause of its first part. Faults expected: none.
 
-use std::cell::{Cell, RefCell};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cause::Cause;
 use crate::operation::Operation;
@@ -72,30 +73,39 @@ impl CauseTable {
     }
 }
 
-/// Counts the requests to one drive.
+/// Counts the requests of one thread to one drive. Other threads may look at the counts.
 #[derive(Debug, Default)]
 pub struct CauseMeter {
-    table: RefCell<CauseTable>,
+    /// Requests, bytes and positions of each cause.
+    counts: [[AtomicU64; 3]; Cause::ALL.len()],
     /// End of the last request.
-    end_bytes: Cell<u64>,
+    end_bytes: AtomicU64,
 }
 
 impl CauseMeter {
     /// Counts a request that the drive is about to receive.
     pub fn note(&self, request: &IoRequest) {
         let cause = if request.operation == Operation::Flush { Cause::Flush } else { request.cause };
-        let mut table = self.table.borrow_mut();
-        let counts = table.of_mut(cause);
-        counts.requests += 1;
+        let [requests, bytes, positions] = &self.counts[cause as usize];
+        add(requests, 1);
         if matches!(request.operation, Operation::Flush | Operation::Discard) {
             return;
         }
-        counts.bytes += request.length_bytes;
-        counts.positions += u64::from(self.end_bytes.replace(request.end_bytes()) != request.offset_bytes);
+        add(bytes, request.length_bytes);
+        add(positions, u64::from(self.end_bytes.load(Relaxed) != request.offset_bytes));
+        self.end_bytes.store(request.end_bytes(), Relaxed);
     }
 
     /// Counts so far.
     pub fn table(&self) -> CauseTable {
-        *self.table.borrow()
+        CauseTable(self.counts.each_ref().map(|counts| {
+            let [requests, bytes, positions] = counts.each_ref().map(|count| count.load(Relaxed));
+            CauseCounts { requests, bytes, positions }
+        }))
     }
+}
+
+/// Adds to a count that one thread changes.
+fn add(count: &AtomicU64, number: u64) {
+    count.store(count.load(Relaxed) + number, Relaxed);
 }

@@ -45,5 +45,5 @@ pub use drives::paced::{BURST_NS as PACE_BURST_NS, PacedDrive};
 pub use error::{DriveError, DriveErrorKind, IoResult};
 pub use operation::Operation;
 pub use random::{Delay, SplitMix64};
-pub use request::{Drive, DriveInfo, DriveKind, IoRequest, Segments};
+pub use request::{Drive, DriveInfo, DriveKind, IoRequest, OpenAgain, Segments};
 pub use wait::{Channel, Event, Round, Rounds, Semaphore, SemaphorePermit};

@@ -1,5 +1,6 @@
 //! The `Drive` trait: the one interface to anything that stores blocks.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -159,4 +160,14 @@ pub trait Drive {
     /// Starts a request. Never blocks for long: slow work happens behind the completion. The drive
     /// holds the segments until it answers (or for ever, if it is stuck).
     fn submit(&self, request: IoRequest) -> Completion;
+
+    /// Opens the drive once more, on the thread that calls the result; `None` for a drive that can
+    /// be used on its own thread only. All openings are one drive: once it is gone for one of them,
+    /// it is gone for all.
+    fn for_another_thread(&self) -> Option<OpenAgain> {
+        None
+    }
 }
+
+/// Opens a drive once more, on the thread that calls it.
+pub type OpenAgain = Box<dyn FnOnce() -> Rc<dyn Drive> + Send>;

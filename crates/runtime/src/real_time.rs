@@ -159,7 +159,7 @@ impl RealExecutor {
     /// When called from within one of its own tasks.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         let core = &*self.core;
-        let _running = core.start();
+        let _running = (core.start(), self.ring.run());
         let mut future = pin!(future);
         let waker = core.main_waker();
         let visits = &core.mailbox().visits;

@@ -100,6 +100,23 @@ impl OpTable {
     }
 }
 
+thread_local! {
+    /// The ring of the executor that runs on this thread.
+    static RUNNING: RefCell<Option<Rc<Ring>>> = const { RefCell::new(None) };
+}
+
+/// Resets the ring of the executor that runs on this thread when dropped.
+pub(crate) struct RunningRing {
+    before: Option<Rc<Ring>>,
+}
+
+impl Drop for RunningRing {
+    fn drop(&mut self) {
+        let ended = RUNNING.replace(self.before.take());
+        drop(ended);
+    }
+}
+
 /// The executor's io_uring.
 pub(crate) struct Ring {
     uring: RefCell<Option<IoUring>>,
@@ -118,6 +135,19 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
+    /// The ring of the executor that runs on this thread.
+    ///
+    /// # Panics
+    /// If none does.
+    pub(crate) fn running() -> Rc<Self> {
+        RUNNING.with_borrow(Clone::clone).expect("called within an executor's tasks")
+    }
+
+    /// Makes this the ring of the executor that runs on this thread.
+    pub(crate) fn run(self: &Rc<Self>) -> RunningRing {
+        RunningRing { before: RUNNING.replace(Some(self.clone())) }
+    }
+
     /// Sets up an io_uring, with the newest helpful features that the kernel has.
     pub(crate) fn new() -> io::Result<Rc<Self>> {
         let uring = Self::build().map_err(|error| {

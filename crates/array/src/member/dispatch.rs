@@ -7,7 +7,9 @@
 //! Faults expected: a merged request that fails (each part is asked again), a drive that never
 //! answers.
 
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
+use std::task::Poll;
 
 use smallvec::SmallVec;
 use stripewise_drive::{
@@ -65,14 +67,26 @@ impl Member {
                 queue.flushes.waiting.push(sender);
                 return completion;
             }
-            queue.flushes.is_under_way = !self.answers_at_once;
+            queue.flushes.is_under_way = !self.answers_at_once();
+            if !self.answers_at_once() && !self.common.flush_turn.take(&self.opening) {
+                let (sender, completion) = completion();
+                queue.flushes.next = Some((class, Pending::new(request, sender, false)));
+                return completion;
+            }
         }
-        if self.answers_at_once {
+        if self.answers_at_once() {
             return self.submit_directly(class, request);
+        }
+        if class == Class::Foreground {
+            self.opening.note_load();
         }
         let (sender, completion) = completion();
         {
             let mut queue = self.queue.borrow_mut();
+            if class == Class::Background && !queue.background.has_any() {
+                // Service that clients had on other threads until now is no credit.
+                self.note_load_elsewhere(&mut queue);
+            }
             let other_ns = match class {
                 Class::Foreground => queue.background.virtual_ns,
                 Class::Background => queue.foreground.virtual_ns,
@@ -81,7 +95,7 @@ impl Member {
             let slices = queue.slices.as_ref().filter(|_| class == Class::Background);
             // Two slices: what is earned in the time of one is not lost in the other's.
             let credit_ns = slices.map_or(CREDIT_NS, |slices| {
-                CREDIT_NS.max(2.0 * slices.slice_credit_ns(self.background_share.get()))
+                CREDIT_NS.max(2.0 * slices.slice_credit_ns(self.background_share()))
             });
             let own = queue.of(class);
             if own.length == 0 && own.in_flight == 0 {
@@ -93,13 +107,18 @@ impl Member {
         completion
     }
 
+    /// True if the drive answers within `submit`, and no other thread uses it.
+    fn answers_at_once(&self) -> bool {
+        self.answers_at_once && !self.common.has_several()
+    }
+
     fn submit_directly(self: &Rc<Self>, class: Class, request: IoRequest) -> Completion {
         self.count_request(&request);
         let kept = request.clone();
         let answer = match self.ask(request).try_take() {
             Ok(result) => {
                 let result = self.own(result);
-                self.tell_if_flush_was_refused(&result);
+                self.tell_of_news();
                 return Completion::ready(result);
             }
             Err(pending) => pending,
@@ -118,15 +137,15 @@ impl Member {
     }
 
     fn count_request(&self, request: &IoRequest) {
-        self.causes.note(request);
-        self.count(|counters| {
-            counters.requests += 1;
-            match request.operation {
-                Operation::Read => counters.read_bytes += request.length_bytes,
-                Operation::Write { .. } => counters.written_bytes += request.length_bytes,
-                _ => {}
-            }
-        });
+        let opening = &*self.opening;
+        opening.causes.note(request);
+        opening.requests.add(1);
+        match request.operation {
+            Operation::Read => opening.read_bytes.add(request.length_bytes),
+            Operation::Write { .. } => opening.written_bytes.add(request.length_bytes),
+            Operation::Flush => self.unflushed.in_flush.set(self.unflushed.written.get()),
+            _ => {}
+        }
     }
 
     fn take_off(self: &Rc<Self>, class: Class, parts: SmallVec<[Pending; 4]>) -> u64 {
@@ -155,18 +174,17 @@ impl Member {
     /// Divisor of a class's service time, to compare the classes.
     fn weight(&self, class: Class) -> f64 {
         match class {
-            Class::Foreground => 1.0 - self.background_share.get() + 1e-9,
-            Class::Background => self.background_share.get(),
+            Class::Foreground => 1.0 - self.background_share() + 1e-9,
+            Class::Background => self.background_share(),
             Class::Upkeep => 1.0,
         }
     }
 
     /// Class that may send its next request now.
     fn next_class(&self, queue: &mut Queue) -> Option<Class> {
-        let info = &self.info;
         let flights = queue.requests_in_flight();
-        if flights >= info.queue_depth as usize || (flights > 0 && queue.in_flight_bytes >= info.queue_bytes)
-        {
+        let is_full = flights > 0 && queue.in_flight_bytes >= self.depth.bytes;
+        if flights >= self.depth.requests || is_full {
             return None;
         }
         if queue.upkeep.length > 0 {
@@ -176,6 +194,7 @@ impl Member {
         if queue.background.length == 0 {
             return foreground.then_some(Class::Foreground);
         }
+        self.note_load_elsewhere(queue);
         let ahead_ns = queue.foreground.virtual_ns - queue.background.virtual_ns;
         let has_no_load = self.load_ends_in_ns(queue) == Some(0);
         let in_flight = queue.background.in_flight;
@@ -183,7 +202,7 @@ impl Member {
             None => ahead_ns >= 0.0 || has_no_load,
             Some(slices) if has_no_load => slices.may_go_alone(in_flight),
             Some(slices) => {
-                let (now_ns, share) = (self.context.now_ns(), self.background_share.get());
+                let (now_ns, share) = (self.context.now_ns(), self.background_share());
                 slices.may_go(now_ns, share, in_flight, ahead_ns, queue.foreground.clients())
             }
         };
@@ -191,6 +210,24 @@ impl Member {
             return Some(Class::Background);
         }
         foreground.then_some(Class::Foreground)
+    }
+
+    /// Charges the classes for what other threads had from the drive since the last time: it is
+    /// shared between all clients and all background work.
+    fn note_load_elsewhere(&self, queue: &mut Queue) {
+        let Some(now) = self.common.load_elsewhere(&self.opening) else { return };
+        let before = std::mem::replace(&mut queue.elsewhere, now);
+        let clients_ns = now.clients_busy_ns.wrapping_sub(before.clients_busy_ns);
+        if clients_ns > 0 {
+            let least_ns = queue.background.virtual_ns - CREDIT_NS;
+            let own = &mut queue.foreground;
+            if !own.has_any() {
+                own.virtual_ns = own.virtual_ns.max(least_ns);
+            }
+            own.virtual_ns += clients_ns as f64 / self.weight(Class::Foreground);
+        }
+        let background_ns = now.background_busy_ns.wrapping_sub(before.background_busy_ns);
+        queue.background.virtual_ns += background_ns as f64 / self.weight(Class::Background);
     }
 
     /// Time until the drive counts as free of foreground load; `None` while there are requests of
@@ -203,7 +240,13 @@ impl Member {
         }
         let last_upkeep_ns = if clients_wait { queue.last_upkeep_ns } else { 0 };
         let last_ns = queue.last_foreground_ns.max(last_upkeep_ns);
-        Some((last_ns + ANTICIPATION_NS).saturating_sub(now_ns))
+        let own_ns = (last_ns + ANTICIPATION_NS).saturating_sub(now_ns);
+        let elsewhere = self.common.load_elsewhere(&self.opening).map(|load| match load.loaded_until_ns {
+            Some(until_ns) => until_ns.saturating_sub(now_ns),
+            // Nothing wakes this thread when it ends.
+            None => ANTICIPATION_NS,
+        });
+        Some(own_ns.max(elsewhere.unwrap_or(0)))
     }
 
     /// Time for which ready background work must be held back, if any.
@@ -213,6 +256,7 @@ impl Member {
     }
 
     fn dispatch(self: &Rc<Self>) {
+        self.take_over_slice(&mut self.queue.borrow_mut());
         let DriveInfo { max_request_bytes: max_bytes, gap_bytes, .. } = self.info;
         let (max_segments, sweeps) = (self.options.merged_segments, self.info.is_seek_bound());
         let limits = MergeLimits { max_bytes, gap_bytes, max_segments, sweeps };
@@ -241,9 +285,14 @@ impl Member {
     fn land(&self) {
         let mut answers = std::mem::take(&mut self.queue.borrow_mut().answers);
         for (token, result) in answers.drain(..) {
+            if self.must_wait(token) {
+                self.queue.borrow_mut().held.push((token, result));
+                continue;
+            }
+            self.tell_of_news();
             let result = self.own(result);
             self.land_one(token, &result);
-            self.tell_if_flush_was_refused(&result);
+            self.tell_of_news();
         }
         let mut queue = self.queue.borrow_mut();
         if queue.answers.is_empty() {
@@ -279,10 +328,18 @@ impl Member {
             own.in_flight -= 1;
             own.virtual_ns += service_ns / weight - flight.charged_ns;
             own.expected_ns += (service_ns - own.expected_ns) / 16.0;
-            self.count(|counters| match flight.class {
-                Class::Foreground | Class::Upkeep => counters.foreground_busy_ns += service_ns as u64,
-                Class::Background => counters.background_busy_ns += service_ns as u64,
-            });
+            let service_ns = service_ns as u64;
+            match flight.class {
+                Class::Foreground => {
+                    self.opening.foreground_busy_ns.add(service_ns);
+                    self.opening.clients_busy_ns.add(service_ns);
+                    if !queue.foreground.has_any() {
+                        self.opening.note_no_load(now + ANTICIPATION_NS);
+                    }
+                }
+                Class::Upkeep => self.opening.foreground_busy_ns.add(service_ns),
+                Class::Background => self.opening.background_busy_ns.add(service_ns),
+            }
             flight
         };
         if result.is_err() && flight.parts.len() > 1 {
@@ -294,11 +351,17 @@ impl Member {
             }
             return;
         }
-        let is_flush = flight.parts[0].request.operation == Operation::Flush;
+        let operation = flight.parts[0].request.operation;
+        match operation {
+            _ if result.is_err() => {}
+            Operation::Flush => self.unflushed.flushed.set(self.unflushed.in_flush.get()),
+            Operation::Read | Operation::Write { fua: true } => {}
+            _ => self.unflushed.written.set(self.unflushed.written.get() + 1),
+        }
         for part in flight.parts {
             part.answer(result);
         }
-        if is_flush {
+        if operation == Operation::Flush {
             self.flush_landed(result);
         }
     }
@@ -308,8 +371,10 @@ impl Member {
         let joined = {
             let mut queue = self.queue.borrow_mut();
             let (joined, next) = queue.flushes.landed();
-            if let Some(next) = next {
-                queue.upkeep.push(next);
+            self.common.flush_turn.give_up(&self.opening);
+            match next {
+                Some(next) if self.common.flush_turn.take(&self.opening) => queue.upkeep.push(next),
+                next => queue.flushes.next = next.map(|next| (Class::Upkeep, next)),
             }
             joined
         };
@@ -328,19 +393,25 @@ impl CompletionListener for Member {
 /// Runs for the member's life: lands answers, dispatches what may go. Runs after the tasks that
 /// submitted, so all that they asked for in this turn is there to be merged.
 pub(super) async fn dispatch_loop(member: Weak<Member>) {
+    let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+    if let Some(strong) = member.upgrade() {
+        strong.opening.set_dispatcher(Some(waker));
+    }
     loop {
         let Some(strong) = member.upgrade() else { return };
+        strong.catch_up();
         strong.land();
         strong.dispatch();
         if strong.stopped.get() {
+            strong.common.flush_turn.leave(&strong.opening);
             return;
         }
         let nothing_to_land = strong.queue.borrow().answers.is_empty();
         if nothing_to_land {
             match strong.background_held_ns() {
-                None => strong.wakeup.wait().await,
+                None => strong.until_woken().await,
                 Some(wait_ns) => {
-                    let wakeup = std::pin::pin!(strong.wakeup.wait());
+                    let wakeup = std::pin::pin!(strong.until_woken());
                     let _ = strong.context.time_limit_ns(wait_ns, wakeup).await;
                 }
             }

@@ -13,6 +13,10 @@
 //! one, sent afterwards. So a flush that succeeds was not overtaken by one that failed and dropped
 //! data that both should have made durable (`flush_losses.rs`).
 //!
+//! A drive that several threads use has a member on each of them (`again.rs`). What must be one is
+//! shared (`common.rs`, `flush_turn.rs`): the drive's end, its errors, the flushes that it refused,
+//! and the pace of background work.
+//!
 //! Faults expected: errors at places (a merged request that fails is split and each part asked
 //! again), a drive that never answers (after a time-out the drive counts as failed and every waiter
 //! gets an error), a drive that is gone, a flush that fails once.
@@ -20,24 +24,33 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use stripewise_drive::{
-    Buffer, BufferPool, CauseMeter, CauseTable, Completion, Context, Drive, DriveError, DriveErrorKind,
-    DriveInfo, Event, IoRequest, IoResult, JoinHandle, Operation,
+    Buffer, BufferPool, CauseTable, Completion, Context, Drive, DriveError, DriveErrorKind, DriveInfo, Event,
+    IoRequest, IoResult, JoinHandle, Operation,
 };
 
 use crate::flush_losses::{FlushFailures, OnRefusedFlush};
 use crate::tuning::Tuning;
+use common::{Common, Failure};
 use dispatch::dispatch_loop;
 use gate::Gate;
+use opening::Opening;
 use queue::Queue;
 use slices::Slices;
 
+pub(crate) mod again;
+mod common;
 mod dispatch;
+mod flush_turn;
 pub(crate) mod gate;
+mod opening;
 mod queue;
 mod slices;
+#[cfg(test)]
+mod tests;
 
 /// Class of a request's origin: clients, or a job that must leave them their share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +74,8 @@ pub struct MemberOptions {
     pub max_read_errors: u32,
     /// Scattered segments of memory in one merged request ([`Tuning::merged_segments`]).
     pub merged_segments: usize,
+    /// Threads that have a member of the drive: each member gets an equal part of its depth.
+    pub threads: u32,
 }
 
 impl Default for MemberOptions {
@@ -69,6 +84,7 @@ impl Default for MemberOptions {
             timeout_ns: 30_000_000_000,
             max_read_errors: 64,
             merged_segments: Tuning::default().merged_segments,
+            threads: 1,
         }
     }
 }
@@ -113,27 +129,25 @@ pub struct MemberCounters {
 /// One drive of an array or pool, shared by all volumes on it.
 pub struct Member {
     context: Context,
-    /// Every error that the member returns carries this very allocation, so that its origin is
-    /// known even when another drive of the same name has replaced it.
-    label: MemberLabel,
+    /// Shared with the drive's members on other threads.
+    common: Arc<Common>,
+    opening: Arc<Opening>,
     info: DriveInfo,
+    /// Part of the drive's depth.
+    depth: Depth,
     /// `None` once it was let go of.
     drive: RefCell<Option<Rc<dyn Drive>>>,
     options: MemberOptions,
     queue: RefCell<Queue>,
-    causes: CauseMeter,
     wakeup: Event,
     watching: Cell<bool>,
-    background_share: Cell<f64>,
     gate: RefCell<Option<Rc<dyn Gate>>>,
-    failed: RefCell<Option<FailReason>>,
-    /// It failed because the drive is not there any more.
-    was_pulled: Cell<bool>,
-    counters: Cell<MemberCounters>,
-    flush_failures: FlushFailures,
-    /// The arrays on the drive: notified of a refused flush before anything else is read from it.
+    /// This thread's arrays on the drive: notified of a refused flush before anything else is read
+    /// from it.
     on_refusal: RefCell<Vec<Weak<dyn OnRefusedFlush>>>,
-    recent_read_errors: Cell<(f64, u64)>,
+    /// Number of refusals that they were notified of.
+    told_refusals: Cell<u64>,
+    unflushed: UnflushedWrites,
     dispatcher: RefCell<Option<JoinHandle<()>>>,
     stopped: Cell<bool>,
     /// The drive answers within `submit`: waiting for neighbours to merge with would only cost.
@@ -142,29 +156,66 @@ pub struct Member {
     gap_buffer: Buffer,
 }
 
+/// Most requests and bytes that a member has in flight.
+#[derive(Clone, Copy)]
+struct Depth {
+    requests: usize,
+    bytes: u64,
+}
+
+/// Writes that a flush of this member may still have to make durable.
+#[derive(Default)]
+struct UnflushedWrites {
+    /// Number that the drive acknowledged.
+    written: Cell<u64>,
+    /// Number when the flush in flight was sent.
+    in_flush: Cell<u64>,
+    /// Number that a good flush covered.
+    flushed: Cell<u64>,
+}
+
+impl UnflushedWrites {
+    fn is_any(&self) -> bool {
+        self.written.get() != self.flushed.get()
+    }
+}
+
 impl Member {
     /// Puts a queue in front of `drive`.
     pub fn new(context: &Context, drive: Rc<dyn Drive>, options: MemberOptions) -> Rc<Self> {
+        let common = Common::new(Arc::from(&*drive.info().label), 0.3);
+        Self::opened(context, drive, options, common)
+    }
+
+    /// A member of the drive with this state.
+    fn opened(
+        context: &Context,
+        drive: Rc<dyn Drive>,
+        options: MemberOptions,
+        common: Arc<Common>,
+    ) -> Rc<Self> {
         let answers_at_once = drive.info().kind == stripewise_drive::DriveKind::Memory;
         let gap_buffer = BufferPool::new(0).allocate(drive.info().gap_bytes as usize);
+        let threads = options.threads.max(1);
+        let depth = Depth {
+            requests: (drive.info().queue_depth / threads).max(1) as usize,
+            bytes: drive.info().queue_bytes / u64::from(threads),
+        };
         let member = Rc::new(Self {
             context: context.clone(),
-            label: Arc::from(&*drive.info().label),
+            opening: common.open(),
+            told_refusals: Cell::new(common.flush_failures.count()),
+            common,
             info: drive.info().clone(),
+            depth,
             drive: RefCell::new(Some(drive)),
             options,
             queue: RefCell::default(),
-            causes: CauseMeter::default(),
             wakeup: Event::new(),
             watching: Cell::new(false),
-            background_share: Cell::new(0.3),
             gate: RefCell::new(None),
-            failed: RefCell::new(None),
-            was_pulled: Cell::new(false),
-            counters: Cell::default(),
-            flush_failures: FlushFailures::default(),
             on_refusal: RefCell::default(),
-            recent_read_errors: Cell::new((0.0, 0)),
+            unflushed: UnflushedWrites::default(),
             dispatcher: RefCell::new(None),
             stopped: Cell::new(false),
             answers_at_once,
@@ -208,26 +259,29 @@ impl Member {
 
     /// Label of the drive.
     pub fn label(&self) -> &MemberLabel {
-        &self.label
+        &self.common.label
     }
 
     /// True if the error came from this member.
     pub(crate) fn gave(&self, error: &DriveError) -> bool {
-        Arc::ptr_eq(&self.label, &error.drive)
+        Arc::ptr_eq(self.label(), &error.drive)
     }
 
     /// The drive's answer as this member gives it on.
     fn own(&self, result: IoResult) -> IoResult {
         result.map_err(|error| {
-            let error = DriveError { drive: self.label.clone(), ..error };
-            self.flush_failures.note(&error);
+            let error = DriveError { drive: self.label().clone(), ..error };
+            self.common.flush_failures.note(&error);
+            if error.operation == Operation::Flush {
+                self.common.call_others(&self.opening);
+            }
             error
         })
     }
 
     /// The flushes that the drive has refused.
     pub fn flush_failures(&self) -> &FlushFailures {
-        &self.flush_failures
+        &self.common.flush_failures
     }
 
     /// Registers an array for notification of refused flushes.
@@ -237,65 +291,64 @@ impl Member {
         told.push(array);
     }
 
-    /// The drive may have dropped its cache: no array may read what it lost.
-    fn tell_if_flush_was_refused(&self, result: &IoResult) {
-        let Err(error) = result else { return };
-        if error.operation == Operation::Flush {
-            let arrays: SmallVec<[_; 4]> =
-                self.on_refusal.borrow().iter().filter_map(Weak::upgrade).collect();
-            arrays.iter().for_each(|array| array.flush_was_refused(error));
-        }
+    /// Notifies this thread's arrays of refused flushes that they were not notified of. The drive
+    /// may have dropped its cache: no array may read what it lost.
+    fn tell_of_news(&self) {
+        let failures = &self.common.flush_failures;
+        let Some(error) = failures.since(self.told_refusals.get()) else { return };
+        self.told_refusals.set(failures.count());
+        let arrays: SmallVec<[_; 4]> = self.on_refusal.borrow().iter().filter_map(Weak::upgrade).collect();
+        arrays.iter().for_each(|array| array.flush_was_refused(&error));
     }
 
     /// Makes durable what was written to the drive since it had refused `failures` flushes; an
     /// error where it has refused one since, whichever caller asked for it.
     pub async fn flush_since(self: &Rc<Self>, failures: u64) -> IoResult {
         self.submit(Class::Upkeep, IoRequest::flush()).await?;
-        self.flush_failures.since(failures).map_or(Ok(()), Err)
+        self.common.flush_failures.since(failures).map_or(Ok(()), Err)
     }
 
-    /// Counters since opening.
+    /// Counters since opening, of the drive's members on all threads.
     pub fn counters(&self) -> MemberCounters {
-        self.counters.get()
+        self.common.counters()
     }
 
-    /// Requests to the drive since opening, by cause.
+    /// Requests to the drive since opening, by cause, of its members on all threads.
     pub fn causes(&self) -> CauseTable {
-        self.causes.table()
-    }
-
-    fn count(&self, change: impl FnOnce(&mut MemberCounters)) {
-        let mut counters = self.counters.get();
-        change(&mut counters);
-        self.counters.set(counters);
+        self.common.causes()
     }
 
     /// Counts errors from none again; requests and bytes go on.
     pub fn forget_errors(&self) {
-        self.count(|counters| {
-            (counters.read_errors, counters.write_errors, counters.checksum_errors) = (0, 0, 0);
-        });
+        self.common.errors.forget();
     }
 
     /// Counts blocks found wrong on this drive.
     pub(crate) fn count_checksum_errors(&self, blocks: u64) {
-        self.count(|counters| counters.checksum_errors += blocks);
+        self.common.errors.checksum.fetch_add(blocks, Ordering::Relaxed);
     }
 
-    /// Share of the drive's time for background requests while clients want it, 0.01 to 1.
+    /// Share of the drive's time for background requests while clients want it, 0.01 to 1; on all
+    /// threads together.
     pub fn set_background_share(&self, share: f64) {
-        self.background_share.set(share.clamp(0.01, 1.0));
+        self.common.set_background_share(share.clamp(0.01, 1.0));
     }
 
     /// Share of the drive's time for background requests while clients want it.
     pub fn background_share(&self) -> f64 {
-        self.background_share.get()
+        self.common.background_share()
     }
 
     /// Has background requests go in slices that are no longer than this, so that they add no more
     /// than that to what a client's request waits for the drive. `None`: no slices.
     pub fn set_background_slice(&self, bound_ns: Option<u64>) {
-        let mut queue = self.queue.borrow_mut();
+        self.common.set_slice_ns(bound_ns);
+        self.take_over_slice(&mut self.queue.borrow_mut());
+    }
+
+    /// Takes over the length of slices that was set for all threads.
+    fn take_over_slice(&self, queue: &mut Queue) {
+        let bound_ns = self.common.slice_ns();
         if queue.slices.as_ref().map(Slices::bound_ns) != bound_ns {
             queue.slices = bound_ns.map(Slices::new);
         }
@@ -303,42 +356,44 @@ impl Member {
 
     /// Why the member is out of service, if it is.
     pub fn failed(&self) -> Option<FailReason> {
-        self.failed.borrow().clone()
+        self.common.failure().map(|failure| failure.reason.clone())
     }
 
     /// True if the member is out of service.
     pub fn is_failed(&self) -> bool {
-        self.failed.borrow().is_some()
+        self.common.failure().is_some()
     }
 
     /// True if it failed because the drive is gone, rather than because of an error it returned.
     pub fn was_pulled(&self) -> bool {
-        self.was_pulled.get()
+        self.common.failure().is_some_and(|failure| failure.was_pulled)
     }
 
     /// Takes the member out of service because of an error.
     pub(crate) fn fail_with(&self, error: &DriveError) {
-        if !self.is_failed() {
-            self.was_pulled.set(error.kind == DriveErrorKind::Gone);
-        }
-        self.fail(&error.to_string());
+        self.fail_as(&error.to_string(), error.kind == DriveErrorKind::Gone);
     }
 
     /// As [`Self::fail`], for a drive that is not there any more.
     pub fn fail_as_pulled(&self, reason: &str) {
-        if !self.is_failed() {
-            self.was_pulled.set(true);
-        }
-        self.fail(reason);
+        self.fail_as(reason, true);
     }
 
-    /// Takes the member out of service: everything waiting or in flight is answered "gone", later
-    /// requests too.
+    /// Takes the drive out of service, on all threads: everything waiting or in flight is answered
+    /// "gone", later requests too.
     pub fn fail(&self, reason: &str) {
-        if self.is_failed() {
-            return;
+        self.fail_as(reason, false);
+    }
+
+    fn fail_as(&self, reason: &str, was_pulled: bool) {
+        if self.common.fail(Failure { reason: Arc::from(reason), was_pulled }) {
+            self.answer_all();
+            self.common.call_others(&self.opening);
         }
-        *self.failed.borrow_mut() = Some(Arc::from(reason));
+    }
+
+    /// Answers "gone" to all that waits or is in flight.
+    fn answer_all(&self) {
         let (waiting, flights, flushes) = {
             let mut queue = self.queue.borrow_mut();
             let mut waiting = Vec::new();
@@ -349,6 +404,7 @@ impl Member {
             }
             queue.in_flight_bytes = 0;
             queue.answers.clear();
+            queue.held.clear();
             (waiting, queue.flights.drain().collect::<Vec<_>>(), queue.flushes.drain())
         };
         for pending in waiting.into_iter().chain(flights.into_iter().flat_map(|flight| flight.parts)) {
@@ -358,6 +414,7 @@ impl Member {
         for sender in flushes {
             sender.complete(Err(self.gone(&IoRequest::flush())));
         }
+        self.common.flush_turn.leave(&self.opening);
     }
 
     /// Ends the queue's tasks; to be called when the last request has been answered.
@@ -373,12 +430,8 @@ impl Member {
     /// Counts a failed read. Fails the drive when it is gone or, where the array can `spare` it,
     /// after too many errors of late.
     pub fn note_read_error(&self, error: &DriveError, spare: bool) {
-        self.count(|counters| counters.read_errors += 1);
-        let now = self.context.now_ns();
-        let (count, since) = self.recent_read_errors.get();
-        let halvings = now.saturating_sub(since) as f64 / ERROR_HALF_LIFE_NS as f64;
-        let count = count * 0.5f64.powf(halvings) + 1.0;
-        self.recent_read_errors.set((count, now));
+        self.common.errors.read.fetch_add(1, Ordering::Relaxed);
+        let count = self.common.count_read_error(self.context.now_ns(), ERROR_HALF_LIFE_NS);
         if is_final(error.kind) {
             self.fail_with(error);
         } else if spare && count > f64::from(self.options.max_read_errors) {
@@ -394,7 +447,7 @@ impl Member {
     /// Counts a failed write. Where the array can `spare` the drive, one is enough to fail it: what
     /// it holds there is no longer known.
     pub fn note_write_error(&self, error: &DriveError, spare: bool) {
-        self.count(|counters| counters.write_errors += 1);
+        self.common.errors.write.fetch_add(1, Ordering::Relaxed);
         if spare || is_final(error.kind) {
             self.fail_with(error);
         }
@@ -410,5 +463,13 @@ impl Member {
     /// Requests waiting and in flight, for choosing the less busy copy.
     pub fn load(&self) -> usize {
         self.queue.borrow().all().iter().map(|queue| queue.length + queue.in_flight).sum()
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.common.flush_turn.leave(&self.opening);
+        self.opening.note_no_load(0);
+        self.opening.set_dispatcher(None);
     }
 }

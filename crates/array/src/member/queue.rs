@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use stripewise_drive::{Buffer, Cause, CompletionSender, IoRequest, IoResult, Operation};
 
 use crate::member::Class;
+use crate::member::common::LoadElsewhere;
 use crate::member::slices::{Clients, Slices};
 
 pub(super) struct Pending {
@@ -271,6 +272,10 @@ pub(super) struct Queue {
     pub last_upkeep_ns: u64,
     pub next_serial: u64,
     pub answers: Vec<(u64, IoResult)>,
+    /// Answers to reads that wait for the end of a flush of another thread.
+    pub held: Vec<(u64, IoResult)>,
+    /// Service times that other threads had from the drive when they were last looked at.
+    pub elsewhere: LoadElsewhere,
     pub flushes: FlushQueue,
     /// Slices of background work; `None` unless its effect on clients' latency is bounded.
     pub slices: Option<Slices>,
@@ -280,6 +285,8 @@ pub(super) struct Queue {
 #[derive(Default)]
 pub(super) struct FlushQueue {
     pub is_under_way: bool,
+    /// The next one to send, while a flush of another thread is with the drive.
+    pub next: Option<(Class, Pending)>,
     /// Flushes that the one in flight also answers.
     pub joined: Vec<CompletionSender>,
     /// Flushes that came after it was sent.
@@ -301,8 +308,9 @@ impl FlushQueue {
 
     /// Takes all flushes that are not in the queue themselves.
     pub(super) fn drain(&mut self) -> Vec<CompletionSender> {
-        let Self { joined, waiting, .. } = std::mem::take(self);
-        joined.into_iter().chain(waiting).collect()
+        let Self { joined, waiting, next, .. } = std::mem::take(self);
+        let next = next.map(|(_, pending)| pending.sender);
+        joined.into_iter().chain(waiting).chain(next).collect()
     }
 }
 

@@ -4,6 +4,7 @@ mod idle;
 mod kit;
 mod late_writes;
 mod members;
+mod members_on_threads;
 mod misbehaving;
 mod programs;
 mod protocol;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use stripewise_drive::{
-    Completion, Drive, DriveError, DriveErrorKind, DriveInfo, IoRequest, Operation, completion,
+    Completion, Drive, DriveError, DriveErrorKind, DriveInfo, IoRequest, OpenAgain, Operation, completion,
 };
 
 use crate::files::identity::{DriveIdentity, PathCheck, Vanished};
@@ -79,7 +79,11 @@ impl FileDrive {
     /// If no descriptor is available.
     pub fn handle(&self) -> io::Result<DriveHandle> {
         let drive = &*self.opened;
-        Ok(DriveHandle { file: drive.file.try_clone()?, path: drive.path.clone(), identity: drive.identity })
+        Ok(DriveHandle {
+            file: drive.file().try_clone()?,
+            path: drive.path.clone(),
+            identity: drive.identity,
+        })
     }
 
     /// Notices for the user.
@@ -89,7 +93,7 @@ impl FileDrive {
 
     /// True if its file system may wait for a server in each call.
     pub fn may_wait(&self) -> bool {
-        self.opened.file.may_wait()
+        self.opened.file().may_wait()
     }
 
     /// True if transfers bypass the page cache.
@@ -104,7 +108,7 @@ impl FileDrive {
     /// If no descriptor is available.
     pub fn path_check(&self) -> io::Result<PathCheck> {
         let drive = &*self.opened;
-        let device = if drive.is_file() { None } else { Some(drive.file.try_clone()?) };
+        let device = if drive.is_file() { None } else { Some(drive.file().try_clone()?) };
         let (identity, path) = (drive.identity, drive.path.clone());
         Ok(PathCheck { identity, path, capacity_bytes: drive.info.capacity_bytes, device })
     }
@@ -123,19 +127,19 @@ impl FileDrive {
     /// True if it was found gone or truncated. It then stays so, even if its file or device is
     /// back; open it again to use that.
     pub fn is_gone(&self) -> bool {
-        self.opened.lost.get().is_some()
+        self.opened.common.lost().is_some()
     }
 
     /// True if it was found shorter than when it was opened.
     pub fn is_cut(&self) -> bool {
-        self.opened.lost.get() == Some(DriveErrorKind::Cut)
+        self.opened.common.lost() == Some(DriveErrorKind::Cut)
     }
 
     /// Checks a request without the kernel: `Ok(true)` if there is nothing to do.
     fn precheck(&self, request: &IoRequest) -> Result<bool, DriveError> {
         let drive = &*self.opened;
         let fail = |kind| Err(request.error(&drive.info.label, kind, None));
-        if let Some(kind) = drive.lost.get() {
+        if let Some(kind) = drive.common.lost() {
             return fail(kind);
         }
         if self.ring.is_closed() {
@@ -162,7 +166,7 @@ impl FileDrive {
         }
         let reaches_end = request.length_bytes > 0 && request.end_bytes() == drive.info.capacity_bytes;
         if lengthens(request.operation) && reaches_end && drive.is_lost(0) {
-            return fail(drive.lost.get().unwrap_or(DriveErrorKind::Gone));
+            return fail(drive.common.lost().unwrap_or(DriveErrorKind::Gone));
         }
         Ok(request.length_bytes == 0 || (request.operation == Operation::Discard && !drive.discards.get()))
     }
@@ -183,5 +187,10 @@ impl Drive for FileDrive {
                 completion
             }
         }
+    }
+
+    fn for_another_thread(&self) -> Option<OpenAgain> {
+        let again = self.opened.again();
+        Some(Box::new(move || Rc::new(Self::new(Ring::running(), again.open()))))
     }
 }

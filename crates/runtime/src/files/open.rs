@@ -17,10 +17,12 @@ use stripewise_drive::{DriveInfo, DriveKind};
 
 use crate::files::alignment::{Alignment, direct_alignment};
 use crate::files::block_device;
+use crate::files::common::Common;
 use crate::files::file_drive::FileDrive;
 use crate::files::identity::DriveIdentity;
 use crate::files::lock::{self, Holder};
-use crate::files::opened::{Notice, OpenHandle, Opened, ZeroMethod};
+use crate::files::open_handle::OpenHandle;
+use crate::files::opened::{Notice, Opened, ZeroMethod};
 use crate::files::small_file::OPEN_ANY_KIND;
 use crate::process::means::{is_out_of_means, is_superuser};
 use crate::ring::Ring;
@@ -321,9 +323,9 @@ impl DriveOpener {
             opened;
         let lacks_direct = !direct && !options.buffered;
         let notices = if lacks_direct { vec![Notice::PageCache { path: path.clone() }] } else { Vec::new() };
+        let common = Common::new(file);
         let opened = Opened {
             info: describe(&path, identity, size_bytes, alignment.offset_bytes, direct),
-            file,
             path: absolute,
             identity,
             notices,
@@ -331,9 +333,8 @@ impl DriveOpener {
             direct,
             in_memory,
             memory_alignment_bytes: alignment.memory_bytes,
-            lost: Cell::new(None),
-            lengthening: Cell::new(0),
-            uncompared: Cell::new(false),
+            lengthening: common.opening(),
+            common,
             compared_turn: Cell::new(0),
             discards: Cell::new(true),
             zeroing: Cell::new(ZeroMethod::Range),

@@ -1,8 +1,8 @@
-//! An open drive: its properties, and its state as found in use.
+//! An open drive: its properties, and its state as found in use. `common.rs` has what its openings
+//! on several threads have in common.
 //!
-//! Expected faults: a lock that the kernel would keep for a while after the file is closed; a file
-//! system whose server does not answer when the file is closed; a file that another program
-//! truncates, or a device that shrinks, while it is in use.
+//! Expected faults: a file that another program truncates, or a device that shrinks, while it is in
+//! use.
 //!
 //! **Truncated files.** A write beyond the end of a truncated file lengthens it again, and the gap
 //! reads as zeros. A drive's own writes do not give the file its full length back, except a write
@@ -18,17 +18,17 @@
 //! check and a write of the last block, is not detected.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io;
-use std::mem::ManuallyDrop;
-use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use stripewise_drive::{DriveErrorKind, DriveInfo, DriveKind};
 
 use crate::files::block_device;
+use crate::files::common::{Common, Lengthening};
 use crate::files::identity::DriveIdentity;
+use crate::files::open_handle::OpenHandle;
 
 /// A notice about an opened drive, for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,8 @@ pub(crate) enum ZeroMethod {
 
 /// An open drive, shared by its handle and the requests in flight on it.
 pub(crate) struct Opened {
-    pub(crate) file: OpenHandle,
+    /// Shared with the drive's openings on other threads.
+    pub(crate) common: Arc<Common>,
     pub(crate) info: DriveInfo,
     /// Absolute, for checking that the drive is still there.
     pub(crate) path: PathBuf,
@@ -79,12 +80,8 @@ pub(crate) struct Opened {
     pub(crate) in_memory: bool,
     /// Alignment of buffers, and of the length of each piece, in bytes.
     pub(crate) memory_alignment_bytes: usize,
-    /// Set once the drive is found gone or truncated; stays set.
-    pub(crate) lost: Cell<Option<DriveErrorKind>>,
-    /// Number of unanswered requests that may lengthen a truncated file.
-    pub(crate) lengthening: Cell<u32>,
-    /// A write has completed since the length was last compared.
-    pub(crate) uncompared: Cell<bool>,
+    /// Unanswered requests of this opening that may lengthen a truncated file.
+    pub(crate) lengthening: Lengthening,
     /// The turn of the ring ([`Opened::is_lost`]) in which the length was last compared.
     pub(crate) compared_turn: Cell<u64>,
     /// Discards are supported, as far as known.
@@ -92,7 +89,77 @@ pub(crate) struct Opened {
     pub(crate) zeroing: Cell<ZeroMethod>,
 }
 
+/// An open drive that another thread is about to open once more.
+pub(crate) struct OpenedAgain {
+    common: Arc<Common>,
+    info: DriveInfo,
+    path: PathBuf,
+    identity: DriveIdentity,
+    notices: Vec<Notice>,
+    read_only: bool,
+    direct: bool,
+    in_memory: bool,
+    memory_alignment_bytes: usize,
+}
+
+impl OpenedAgain {
+    /// The drive, on the calling thread.
+    pub(crate) fn open(self) -> Opened {
+        let Self {
+            common,
+            info,
+            path,
+            identity,
+            notices,
+            read_only,
+            direct,
+            in_memory,
+            memory_alignment_bytes,
+        } = self;
+        Opened {
+            lengthening: common.opening(),
+            common,
+            info,
+            path,
+            identity,
+            notices,
+            read_only,
+            direct,
+            in_memory,
+            memory_alignment_bytes,
+            compared_turn: Cell::new(0),
+            discards: Cell::new(true),
+            zeroing: Cell::new(ZeroMethod::Range),
+        }
+    }
+}
+
 impl Opened {
+    /// The file or device.
+    pub(crate) fn file(&self) -> &OpenHandle {
+        &self.common.file
+    }
+
+    /// Opens the drive once more, for another thread.
+    pub(crate) fn again(&self) -> OpenedAgain {
+        OpenedAgain {
+            common: self.common.clone(),
+            info: self.info.clone(),
+            path: self.path.clone(),
+            identity: self.identity,
+            notices: self.notices.clone(),
+            read_only: self.read_only,
+            direct: self.direct,
+            in_memory: self.in_memory,
+            memory_alignment_bytes: self.memory_alignment_bytes,
+        }
+    }
+
+    /// True if a request may have lengthened the file since its length was last compared.
+    pub(crate) fn may_have_grown(&self) -> bool {
+        self.common.may_have_grown(&self.lengthening)
+    }
+
     pub(crate) fn is_file(&self) -> bool {
         self.info.kind == DriveKind::File
     }
@@ -101,92 +168,34 @@ impl Opened {
     /// length cannot be read. Completions that the ring collects in one turn belong to requests
     /// that were executed before, so one check is enough for them; turn 0 always checks.
     pub(crate) fn is_lost(&self, turn: u64) -> bool {
-        if self.lost.get().is_none() && (turn == 0 || self.compared_turn.replace(turn) != turn) {
-            self.uncompared.set(false);
+        if self.common.lost().is_none() && (turn == 0 || self.compared_turn.replace(turn) != turn) {
+            self.common.note_compared();
             match self.length_bytes() {
                 Ok(length) if length >= self.info.capacity_bytes => {}
                 Ok(_) => self.lose(DriveErrorKind::Cut),
                 Err(_) => self.lose(DriveErrorKind::Gone),
             }
         }
-        self.lost.get().is_some()
+        self.common.lost().is_some()
     }
 
-    /// Marks the drive as lost: later requests fail with this kind. The first kind counts.
+    /// Marks the drive as lost.
     pub(crate) fn lose(&self, kind: DriveErrorKind) {
-        self.lost.set(self.lost.get().or(Some(kind)));
+        self.common.lose(kind);
     }
 
     fn length_bytes(&self) -> io::Result<u64> {
         if !self.is_file() {
-            return block_device::size_bytes(&self.file);
+            return block_device::size_bytes(self.file());
         }
         let mut status = std::mem::MaybeUninit::<libc::stat>::zeroed();
         // SAFETY: the descriptor is open; the structure is all zeros, a valid value of it, and is
         // written only within its size.
         unsafe {
-            if libc::fstat(self.file.as_raw_fd(), status.as_mut_ptr()) < 0 {
+            if libc::fstat(self.file().as_raw_fd(), status.as_mut_ptr()) < 0 {
                 return Err(io::Error::last_os_error());
             }
             Ok(status.assume_init().st_size as u64)
-        }
-    }
-}
-
-/// An open file or device, and its lock. On file systems of which each call may wait for a server,
-/// a thread of its own releases both: the executor must not wait there.
-#[derive(Debug)]
-pub(crate) struct OpenHandle {
-    file: ManuallyDrop<File>,
-    is_locked: bool,
-    may_wait: bool,
-}
-
-impl OpenHandle {
-    /// `may_wait`: closing it may wait for a server.
-    pub(crate) fn new(file: File, may_wait: bool) -> Self {
-        Self { file: ManuallyDrop::new(file), is_locked: false, may_wait }
-    }
-
-    /// True if closing it may wait for a server.
-    pub(crate) fn may_wait(&self) -> bool {
-        self.may_wait
-    }
-
-    /// Records that its lock is taken.
-    pub(crate) fn note_locked(&mut self) {
-        self.is_locked = true;
-    }
-}
-
-impl Deref for OpenHandle {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.file
-    }
-}
-
-impl Drop for OpenHandle {
-    fn drop(&mut self) {
-        // SAFETY: the value is dropped here, so that the file is not used after this.
-        let file = unsafe { ManuallyDrop::take(&mut self.file) };
-        let is_locked = self.is_locked;
-        let close = move || {
-            if is_locked {
-                // Closing releases the lock too, but only when the kernel has dropped every
-                // reference to the file, which io_uring may delay: the next process should not find
-                // a stale lock.
-                // SAFETY: an operation on a descriptor that `file` owns; failure leaves the lock to
-                // the close.
-                unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) };
-            }
-            drop(file);
-        };
-        match self.may_wait {
-            // Without a thread the file is closed here.
-            true => drop(std::thread::Builder::new().name("closes".to_owned()).spawn(close)),
-            false => close(),
         }
     }
 }

@@ -67,7 +67,7 @@ impl DriveOp {
     pub(crate) fn new(drive: Rc<Opened>, request: IoRequest, sender: CompletionSender) -> Self {
         let zeroing = drive.zeroing.get();
         if lengthens(request.operation) {
-            drive.lengthening.update(|count| count + 1);
+            drive.lengthening.begin();
         }
         Self { drive, request, sender, done_bytes: 0, zeroing, repeats: 0 }
     }
@@ -75,7 +75,7 @@ impl DriveOp {
     /// The next operation. What it points at is in the request's buffers, in `iovecs` or static,
     /// and must stay until the answer.
     pub(crate) fn entry(&mut self, iovecs: &mut Vec<libc::iovec>) -> squeue::Entry {
-        let file = types::Fd(self.drive.file.as_raw_fd());
+        let file = types::Fd(self.drive.file().as_raw_fd());
         let offset = self.request.offset_bytes + self.done_bytes;
         let rest_bytes = self.request.length_bytes - self.done_bytes;
         let fallocate = |mode| {
@@ -136,15 +136,15 @@ impl DriveOp {
             Operation::Flush => true,
             // This thread executes the write: one check at the next read or flush covers many.
             Operation::Write { fua: false } if turn == 0 => {
-                drive.uncompared.set(true);
+                drive.common.note_uncompared();
                 false
             }
             operation if lengthens(operation) => drive.is_file(),
             // Until a write is answered, and the length looked at, it may have made a hole.
-            Operation::Read => (drive.lengthening.get() > 0 || drive.uncompared.get()) && drive.is_file(),
+            Operation::Read => drive.may_have_grown() && drive.is_file(),
             _ => false,
         };
-        let is_lost = if looks { drive.is_lost(turn) } else { drive.lost.get().is_some() };
+        let is_lost = if looks { drive.is_lost(turn) } else { drive.common.lost().is_some() };
         if is_lost { outcome.and(Err(self.lost(None))) } else { outcome }
     }
 
@@ -221,7 +221,7 @@ impl DriveOp {
     /// The error of a drive that is lost: gone, unless it is known that it was cut.
     fn lost(&self, code: Option<i32>) -> DriveError {
         self.drive.lose(DriveErrorKind::Gone);
-        let kind = self.drive.lost.get().unwrap_or(DriveErrorKind::Gone);
+        let kind = self.drive.common.lost().unwrap_or(DriveErrorKind::Gone);
         self.request.error(&self.drive.info.label, kind, code)
     }
 
@@ -252,7 +252,7 @@ impl DriveOp {
     /// The next operation of a read, write or flush as a system call; bytes, or an error number
     /// negated, as the ring answers.
     fn call(&mut self, iovecs: &mut Vec<libc::iovec>) -> i32 {
-        let file = self.drive.file.as_raw_fd();
+        let file = self.drive.file().as_raw_fd();
         let offset = (self.request.offset_bytes + self.done_bytes) as libc::off_t;
         let answer = if self.request.operation == Operation::Flush {
             // SAFETY: takes a descriptor, which the drive owns.
@@ -283,7 +283,7 @@ impl DriveOp {
     pub(crate) fn finish(self, outcome: IoResult) {
         let Self { drive, request, sender, .. } = self;
         if lengthens(request.operation) {
-            drive.lengthening.update(|count| count - 1);
+            drive.lengthening.end();
         }
         drop((request, drive));
         sender.complete(outcome);
