@@ -114,3 +114,26 @@ impl Common {
         openings.iter().any(Lengthening::is_any)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openings_see_each_others_writes_and_the_end() {
+        let file = OpenHandle::new(tempfile::tempfile().expect("a file"), false);
+        let common = Common::new(file);
+        let [first, second] = [common.opening(), common.opening()];
+        assert!(!common.may_have_grown(&second));
+        first.begin();
+        assert!(common.may_have_grown(&second), "a write of another opening is unanswered");
+        common.note_uncompared();
+        first.end();
+        assert!(common.may_have_grown(&second), "nothing has compared the length since");
+        common.note_compared();
+        assert!(!common.may_have_grown(&first) && !common.may_have_grown(&second));
+        common.lose(DriveErrorKind::Cut);
+        common.lose(DriveErrorKind::Gone);
+        assert_eq!(common.lost(), Some(DriveErrorKind::Cut), "the first kind counts");
+    }
+}
