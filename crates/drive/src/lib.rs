@@ -1,5 +1,5 @@
-//! The engine's interface to the outside: drives, buffers, a clock, and single-threaded waiting. No
-//! system calls here.
+//! The engine's interface to the outside: drives, buffers, a clock, single-threaded waiting, and
+//! messages between threads. No system calls here.
 //!
 //! The engine depends on this crate alone, so the same code runs on real drives in real time and on
 //! modelled drives in virtual time (both executors live in `stripewise-runtime`). Everything is
@@ -23,6 +23,7 @@ mod completion;
 mod context;
 mod drives;
 mod error;
+mod messages;
 mod operation;
 mod random;
 mod request;
@@ -43,6 +44,8 @@ pub use drives::pace::{Pace, PaceError};
 pub use drives::paced::{BURST_NS as PACE_BURST_NS, PacedDrive};
 
 pub use error::{DriveError, DriveErrorKind, IoResult};
+pub use messages::batches::Delivery;
+pub use messages::port::{Answerer, HalfPort, Port, link};
 pub use operation::Operation;
 pub use random::{Delay, SplitMix64};
 pub use request::{Drive, DriveInfo, DriveKind, IoRequest, OpenAgain, Segments};

@@ -1,6 +1,6 @@
 //! Listeners for clients: [`nbd`], a server for the network block device protocol, and
 //! [`mod@fuse`], volumes as files. [`bridge`] carries what comes from other threads to the
-//! executor, [`shards`] what executors send each other.
+//! executor.
 //!
 //! What is exported is behind two traits ([`Exports`], [`Export`]), so that volumes can come and go
 //! while servers run, and so that servers can be tested on exports that fail on demand.
@@ -19,7 +19,6 @@ mod losses;
 pub mod nbd;
 pub mod plain;
 mod pools;
-pub mod shards;
 pub mod shares;
 
 pub use block::{Ending, Export, Exports, UnalignedGate, VolumeExport, discard, write, write_zeroes};

@@ -8,6 +8,9 @@ use std::rc::{Rc, Weak};
 
 use super::{Allocation, Buffer, BufferPool};
 
+/// Longest memory that is exchanged, bytes; longer allocations are not reused.
+const LONGEST_SPARE_BYTES: usize = 4 << 20;
+
 /// The memory of a buffer that has no other view. It belongs to no pool until it is
 /// [adopted](BufferPool::adopt).
 pub struct MovedBuffer {
@@ -55,6 +58,17 @@ impl BufferPool {
             Rc::new(allocation)
         });
         Buffer { allocation, start, length }
+    }
+
+    /// Memory in exchange for as much that moves in the other direction, so that the pools of both
+    /// threads stay full. `None` if it would not be reused.
+    pub fn spare(&self, length: usize) -> Option<MovedBuffer> {
+        (1..=LONGEST_SPARE_BYTES).contains(&length).then(|| self.allocate(length).into_moved())
+    }
+
+    /// Keeps memory from another thread for later allocations.
+    pub fn keep_spare(&self, spare: Option<MovedBuffer>) {
+        drop(spare.map(|spare| self.adopt(spare)));
     }
 }
 
@@ -105,6 +119,15 @@ mod tests {
         assert_eq!((back.to_vec(), buffer.to_vec()), (vec![7; 4096], vec![0; 4096]));
         back.freeze();
         assert_eq!(pool.adopt(back.into_moved()).to_vec(), [7; 4096], "frozen memory moves, too");
+    }
+
+    #[test]
+    fn spare_memory_is_kept_by_the_other_pool() {
+        let (pool, other) = (BufferPool::new(1 << 20), BufferPool::new(1 << 20));
+        assert!(pool.spare(0).is_none() && pool.spare(LONGEST_SPARE_BYTES + 1).is_none());
+        other.keep_spare(pool.spare(8192));
+        assert_eq!((pool.shared.retained_bytes.get(), other.shared.retained_bytes.get()), (0, 8192));
+        other.keep_spare(None);
     }
 
     #[test]

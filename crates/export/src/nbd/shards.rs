@@ -24,16 +24,15 @@ use std::sync::mpsc;
 use std::thread;
 
 use futures_util::future::{Either, select};
-use stripewise_drive::{Context, JoinHandle};
+use stripewise_drive::{Answerer, Context, Delivery, JoinHandle, Port, link};
 use stripewise_runtime::{RealExecutor, become_io_flusher};
 
 use crate::block::Export;
 use crate::nbd::connection::backend::{Backend, LocalBackend};
 use crate::nbd::limits::Limits;
-use crate::nbd::shards::messages::{MovedOutcome, Remote, ToHome, ToShard, spare_for};
+use crate::nbd::shards::messages::{MovedOutcome, Remote, ToHome, ToShard};
 use crate::nbd::shutting_down::ShuttingDown;
 use crate::nbd::wire::replies::Outcome;
-use crate::shards::{Answerer, Delivery, Port, link};
 
 pub(crate) use messages::Handed;
 
@@ -145,7 +144,7 @@ impl<X: Export> Shard<X> {
             let outcome = backend.perform(request, payload).await;
             let spare = match &outcome {
                 Outcome::Data(_) => None,
-                _ => spare_for(&request, buffers),
+                _ => buffers.spare(request.transfer_bytes() as usize),
             };
             answerer.answer(ToShard::Outcome(MovedOutcome::of(outcome), spare));
         });

@@ -3,6 +3,7 @@
 mod block_devices;
 mod cut_drives;
 mod kit;
+mod links;
 mod messages;
 mod opening;
 mod real_time;

@@ -15,9 +15,6 @@ use crate::nbd::wire::replies::Outcome;
 use crate::nbd::wire::requests::Request;
 use crate::shares::Group;
 
-/// Longest memory that is exchanged, bytes; longer allocations are not reused.
-const LONGEST_SPARE: u32 = 4 << 20;
-
 /// From the home.
 pub(crate) enum ToShard {
     /// A connection to serve; answered by [`ToHome::Over`].
@@ -86,10 +83,4 @@ impl MovedOutcome {
             Self::Failed(failure) => Outcome::Failed(failure),
         }
     }
-}
-
-/// Memory in exchange for what a request moves in the other direction.
-pub(super) fn spare_for(request: &Request, buffers: &BufferPool) -> Option<MovedBuffer> {
-    let bytes = request.transfer_bytes();
-    (1..=LONGEST_SPARE).contains(&bytes).then(|| buffers.allocate(bytes as usize).into_moved())
 }

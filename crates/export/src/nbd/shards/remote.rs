@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, BufferPool, Context};
+use stripewise_drive::{Answerer, Buffer, BufferPool, Context, Delivery, HalfPort, Port};
 use stripewise_runtime::Network;
 
 use crate::block::Ending;
@@ -16,7 +16,7 @@ use crate::budget::Line;
 use crate::nbd::connection::backend::Backend;
 use crate::nbd::connection::transmission::{Transmission, transmit};
 use crate::nbd::limits::Limits;
-use crate::nbd::shards::messages::{Handed, Remote, ToHome, ToShard, spare_for};
+use crate::nbd::shards::messages::{Handed, Remote, ToHome, ToShard};
 use crate::nbd::shutting_down::ShuttingDown;
 use crate::nbd::transport::Transport;
 use crate::nbd::transport::inbox::Inbox;
@@ -25,7 +25,6 @@ use crate::nbd::wire::negotiation::Terms;
 use crate::nbd::wire::protocol::ESHUTDOWN;
 use crate::nbd::wire::replies::Outcome;
 use crate::nbd::wire::requests::{Command, Request, Rules};
-use crate::shards::{Delivery, HalfPort, Port};
 use crate::shares::Group;
 
 /// Memory for payloads and answers that is kept for reuse, bytes.
@@ -74,7 +73,7 @@ pub(super) async fn run(
         }
         ToShard::Serve(_) | ToShard::Outcome(..) => unreachable!("a call and an answer are no notes"),
     };
-    let called = |call, answerer: crate::shards::Answerer<ToHome>| {
+    let called = |call, answerer: Answerer<ToHome>| {
         let ToShard::Serve(handed) = call else { unreachable!("the home hands over connections only") };
         let ending = Rc::<Ending>::default();
         shard.endings.borrow_mut().insert(handed.number, ending.clone());
@@ -148,13 +147,13 @@ impl Backend for RemoteBackend {
     async fn execute(&self, request: Request, command: Command, payload: Option<Buffer>) -> Outcome {
         let memory = match payload {
             Some(payload) => Some(payload.into_moved()),
-            None if command == Command::Read => spare_for(&request, &self.buffers),
+            None if command == Command::Read => self.buffers.spare(request.transfer_bytes() as usize),
             None => None,
         };
         let remote = Remote { connection: self.connection, request, memory };
         match self.port.call(ToHome::Request(remote)).await {
             Some(ToShard::Outcome(outcome, spare)) => {
-                drop(spare.map(|spare| self.buffers.adopt(spare)));
+                self.buffers.keep_spare(spare);
                 outcome.arrived(&self.buffers)
             }
             Some(_) => unreachable!("the answer to a request is its outcome"),

@@ -13,7 +13,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use stripewise_drive::{Context, Event, SplitMix64};
+use crate::context::Context;
+use crate::random::SplitMix64;
+use crate::wait::Event;
 
 /// Longest delay of a delivery in virtual time, ns.
 const LONGEST_DELAY_NS: u64 = 40_000;
@@ -187,28 +189,24 @@ impl<T> Drop for Inlet<T> {
 
 #[cfg(test)]
 mod tests {
-    use stripewise_runtime::{RealExecutor, VirtualExecutor};
-
     use super::*;
+    use crate::context::yield_now;
+    use crate::support::Executor;
 
     #[test]
     fn messages_of_a_turn_arrive_together_in_order() {
+        let executor = Executor::new();
+        let context = executor.context();
         let (outlet, inlet) = batches();
-        let thread = std::thread::spawn(move || {
-            let executor = RealExecutor::new().expect("io_uring");
-            let context = executor.context();
-            let batch = outlet.open(&context, Delivery::AtOnce);
-            executor.block_on(async {
-                for round in 0..100 {
-                    (0..100).for_each(|number| batch.push(round * 100 + number));
-                    stripewise_drive::yield_now().await;
-                }
-                batch.close();
-                stripewise_drive::yield_now().await;
-            });
+        let batch = outlet.open(&context, Delivery::AtOnce);
+        let sender = context.spawn(async move {
+            for round in 0..100 {
+                (0..100).for_each(|number| batch.push(round * 100 + number));
+                yield_now().await;
+            }
+            batch.close();
         });
-        let executor = RealExecutor::new().expect("io_uring");
-        executor.block_on(async {
+        executor.block_on(async move {
             let (mut messages, mut expected) = (Vec::new(), 0);
             while inlet.receive(&mut messages).await {
                 assert_eq!(messages.len() % 100, 0, "whole turns");
@@ -218,48 +216,40 @@ mod tests {
                 }
             }
             assert_eq!(expected, 10_000);
+            sender.await;
         });
-        thread.join().expect("no panic");
     }
 
     #[test]
     fn messages_to_an_ended_receiver_are_dropped() {
-        let executor = VirtualExecutor::new();
+        let executor = Executor::new();
         let (outlet, inlet) = batches();
         let batch = outlet.open(&executor.context(), Delivery::AtOnce);
         let counted = Rc::new(());
-        executor.block_on(async {
-            batch.push(counted.clone());
-            stripewise_drive::yield_now().await;
-            assert_eq!(Rc::strong_count(&counted), 2);
-            drop(inlet);
-            batch.push(counted.clone());
-            stripewise_drive::yield_now().await;
-        });
+        batch.push(counted.clone());
+        executor.run_ready();
+        assert_eq!(Rc::strong_count(&counted), 2);
+        drop(inlet);
+        batch.push(counted.clone());
+        executor.run_ready();
         assert_eq!(Rc::strong_count(&counted), 1);
     }
 
     /// Order of arrival of one message of each of two senders.
     fn first_of_two(seed: u64) -> usize {
-        let executor = VirtualExecutor::new();
+        let executor = Executor::new();
         let context = executor.context();
         let order = Rc::new(RefCell::new(Vec::new()));
-        executor.block_on(async {
-            let receivers: Vec<_> = (0..2)
-                .map(|sender| {
-                    let (outlet, inlet) = batches();
-                    outlet.open(&context, Delivery::Drawn(2 * seed + sender as u64)).push(());
-                    let order = order.clone();
-                    context.spawn(async move {
-                        inlet.receive(&mut Vec::new()).await;
-                        order.borrow_mut().push(sender);
-                    })
-                })
-                .collect();
-            for receiver in receivers {
-                receiver.await;
-            }
-        });
+        for sender in 0..2 {
+            let (outlet, inlet) = batches();
+            outlet.open(&context, Delivery::Drawn(2 * seed + sender as u64)).push(());
+            let order = order.clone();
+            drop(context.spawn(async move {
+                inlet.receive(&mut Vec::new()).await;
+                order.borrow_mut().push(sender);
+            }));
+        }
+        executor.run_until_idle();
         let order = order.borrow();
         order[0]
     }

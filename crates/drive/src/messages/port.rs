@@ -10,9 +10,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-use stripewise_drive::Context;
-
-use crate::shards::batches::{Batch, Delivery, Inlet, Outlet, batches};
+use crate::context::Context;
+use crate::messages::batches::{Batch, Delivery, Inlet, Outlet, batches};
 
 enum Message<T> {
     Note(T),
@@ -205,10 +204,9 @@ impl<T> Drop for Awaits<'_, T> {
 mod tests {
     use std::pin::pin;
 
-    use stripewise_drive::yield_now;
-    use stripewise_runtime::VirtualExecutor;
-
     use super::*;
+    use crate::context::yield_now;
+    use crate::support::Executor;
 
     type Numbers = Rc<Port<u64, u64>>;
 
@@ -234,9 +232,9 @@ mod tests {
 
     #[test]
     fn each_call_gets_its_own_answer() {
-        let executor = VirtualExecutor::new();
+        let executor = Executor::new();
         let context = executor.context();
-        executor.block_on(async {
+        executor.block_on(async move {
             let (near, _far) = doubling(&context);
             let calls: Vec<_> = (0..50)
                 .rev()
@@ -263,9 +261,9 @@ mod tests {
 
     #[test]
     fn calls_end_with_the_other_shard() {
-        let executor = VirtualExecutor::new();
+        let executor = Executor::new();
         let context = executor.context();
-        executor.block_on(async {
+        executor.block_on(async move {
             let (near, far) = doubling(&context);
             let of_task = near.clone();
             let waits = context.spawn(async move { of_task.call(1_000_000).await });
