@@ -16,8 +16,8 @@
 //! # }
 //! ```
 //!
-//! Today every array is on the thread of its pool, and each of these is a direct call. In virtual
-//! time arrays may stand for arrays on other shards: then messages take a time (`route.rs`).
+//! Of an array on the shard of its pool each of these is a direct call. An array on another shard
+//! is visited there, and its work is sent in messages (`shards/`).
 
 use std::future::Future;
 use std::ops::Range;
@@ -26,38 +26,54 @@ use std::rc::Rc;
 use stripewise_drive::{Buffer, BufferPool};
 use stripewise_layout::Geometry;
 
-use crate::array::{Array, ArraySpec, LocalFuture};
+use crate::array::{Array, ArraySpec};
 use crate::block_array::BlockArray;
 use crate::error::ArrayError;
 use crate::map::extents::Extent;
 use crate::member::Class;
-use crate::route::Route;
+use crate::shards::link::{FarArray, ShardLink};
+use crate::shards::site::PoolSite;
 
 /// Handle of an array. Clones are the same array.
 #[derive(Clone)]
-pub struct ArrayHandle {
-    array: Array,
-    /// Messages of an array that stands for one on another shard.
-    route: Option<Rc<Route>>,
+pub struct ArrayHandle(Place);
+
+/// The shard of an array.
+#[derive(Clone)]
+enum Place {
+    /// This one.
+    Near(Array),
+    /// Another one.
+    Far(Rc<FarArray>),
 }
 
 impl From<Array> for ArrayHandle {
-    /// Handle of an array on this thread.
+    /// Handle of an array on this shard.
     fn from(array: Array) -> Self {
-        Self { array, route: None }
+        Self(Place::Near(array))
     }
 }
 
 impl ArrayHandle {
-    /// Handle of an array on the shard behind a route.
-    pub fn behind(route: &Rc<Route>, array: Array) -> Self {
-        Self { array, route: Some(route.clone()) }
+    /// Has an array made or opened on another shard.
+    pub async fn place<F>(
+        link: &Rc<ShardLink>,
+        make: impl FnOnce(Rc<PoolSite>) -> F + Send + 'static,
+    ) -> Result<Self, ArrayError>
+    where
+        F: Future<Output = Result<Array, ArrayError>>,
+    {
+        let array = FarArray::place(link, make).await?;
+        Ok(Self(Place::Far(Rc::new(array))))
     }
 
     /// Looks at the array, or changes its state in memory, between two steps of its thread's tasks.
     /// `look` must not wait for anything.
     pub fn visit<R: Send>(&self, look: impl FnOnce(&Array) -> R + Send) -> R {
-        look(&self.array)
+        match &self.0 {
+            Place::Near(array) => look(array),
+            Place::Far(array) => array.visit(look),
+        }
     }
 
     /// Runs work on the array's thread, to its end; the result comes back as a message. The caller
@@ -67,39 +83,34 @@ impl ArrayHandle {
         F: Future<Output = R>,
         R: Send + 'static,
     {
-        match &self.route {
-            None => work(self.array.clone()).await,
-            Some(route) => self.send(route, work).await,
+        match &self.0 {
+            Place::Near(array) => work(array.clone()).await,
+            Place::Far(array) => Box::pin(array.call(work)).await,
         }
-    }
-
-    /// The work of a message, executed where the array is.
-    fn send<F, R>(
-        &self,
-        route: &Rc<Route>,
-        work: impl FnOnce(Array) -> F + 'static,
-    ) -> LocalFuture<'static, R>
-    where
-        F: Future<Output = R>,
-        R: 'static,
-    {
-        let array = self.array.clone();
-        Box::pin(route.on_shard(async move { work(array).await }))
     }
 
     /// The array itself, on its own thread: for tests and measurements.
     pub fn on_this_thread(&self) -> Array {
-        self.array.clone()
+        match &self.0 {
+            Place::Near(array) => array.clone(),
+            Place::Far(array) => array.on_this_thread().expect("on this thread"),
+        }
     }
 
     /// Specification of the array.
     pub fn spec(&self) -> &ArraySpec {
-        self.array.spec()
+        match &self.0 {
+            Place::Near(array) => array.spec(),
+            Place::Far(array) => array.spec(),
+        }
     }
 
     /// The array's addresses, for an unbounded length.
     pub fn geometry(&self) -> &Geometry {
-        self.array.geometry()
+        match &self.0 {
+            Place::Near(array) => array.geometry(),
+            Place::Far(array) => array.geometry(),
+        }
     }
 
     /// As [`BlockArray::read`], for background work.
@@ -109,11 +120,9 @@ impl ArrayHandle {
         offset_bytes: u64,
         length: usize,
     ) -> Result<Buffer, ArrayError> {
-        match &self.route {
-            None => self.array.read_as(class, offset_bytes, length).await,
-            Some(route) => {
-                self.send(route, async move |array| array.read_as(class, offset_bytes, length).await).await
-            }
+        match &self.0 {
+            Place::Near(array) => array.read_as(class, offset_bytes, length).await,
+            Place::Far(array) => Box::pin(read_far(array, class, offset_bytes, length)).await,
         }
     }
 
@@ -125,12 +134,9 @@ impl ArrayHandle {
         data: Buffer,
         fua: bool,
     ) -> Result<(), ArrayError> {
-        match &self.route {
-            None => self.array.write_as(class, offset_bytes, data, fua).await,
-            Some(route) => {
-                self.send(route, async move |array| array.write_as(class, offset_bytes, data, fua).await)
-                    .await
-            }
+        match &self.0 {
+            Place::Near(array) => array.write_as(class, offset_bytes, data, fua).await,
+            Place::Far(array) => Box::pin(write_far(array, class, offset_bytes, data, fua)).await,
         }
     }
 
@@ -146,6 +152,41 @@ impl ArrayHandle {
         let clear = async move |array: Array| Ok(array.keep_held(array.clear_rows(rows).await?));
         self.call(clear).await.map(|number| HeldRows { array: self.clone(), number })
     }
+}
+
+/// Reads on another shard. The memory for the data goes there with the request.
+async fn read_far(
+    far: &FarArray,
+    class: Class,
+    offset_bytes: u64,
+    length: usize,
+) -> Result<Buffer, ArrayError> {
+    let spare = far.buffers().spare(length);
+    let read = async move |array: Array| {
+        array.buffers().keep_spare(spare);
+        array.read_as(class, offset_bytes, length).await.map(Buffer::into_moved)
+    };
+    far.call(read).await.map(|moved| far.buffers().adopt(moved))
+}
+
+/// Writes on another shard. Memory in exchange for the data comes back.
+async fn write_far(
+    far: &FarArray,
+    class: Class,
+    offset_bytes: u64,
+    data: Buffer,
+    fua: bool,
+) -> Result<(), ArrayError> {
+    let length = data.len();
+    let moved = data.into_moved();
+    let write = async move |array: Array| {
+        let data = array.buffers().adopt(moved);
+        let written = array.write_as(class, offset_bytes, data, fua).await;
+        (written, array.buffers().spare(length))
+    };
+    let (written, spare) = far.call(write).await;
+    far.buffers().keep_spare(spare);
+    written
 }
 
 /// Exclusive access to rows of an array, until it is dropped.
@@ -168,7 +209,10 @@ impl BlockArray for ArrayHandle {
 
     /// Buffers of the caller's thread.
     fn buffers(&self) -> &BufferPool {
-        self.array.buffers()
+        match &self.0 {
+            Place::Near(array) => array.buffers(),
+            Place::Far(array) => array.buffers(),
+        }
     }
 
     fn check_range(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
@@ -176,54 +220,42 @@ impl BlockArray for ArrayHandle {
     }
 
     async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
-        match &self.route {
-            None => self.array.read(offset_bytes, length).await,
-            Some(route) => self.send(route, async move |array| array.read(offset_bytes, length).await).await,
+        match &self.0 {
+            Place::Near(array) => array.read(offset_bytes, length).await,
+            _ => Box::pin(self.read_as(Class::Foreground, offset_bytes, length)).await,
         }
     }
 
     async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
-        match &self.route {
-            None => self.array.write(offset_bytes, data, fua).await,
-            Some(route) => {
-                self.send(route, async move |array| array.write(offset_bytes, data, fua).await).await
-            }
+        match &self.0 {
+            Place::Near(array) => array.write(offset_bytes, data, fua).await,
+            _ => Box::pin(self.write_as(Class::Foreground, offset_bytes, data, fua)).await,
         }
     }
 
     async fn write_zeroes(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        match &self.route {
-            None => self.array.write_zeroes(offset_bytes, length_bytes).await,
-            Some(route) => {
-                self.send(route, async move |array| array.write_zeroes(offset_bytes, length_bytes).await)
-                    .await
-            }
+        match &self.0 {
+            Place::Near(array) => array.write_zeroes(offset_bytes, length_bytes).await,
+            _ => self.call(async move |array| array.write_zeroes(offset_bytes, length_bytes).await).await,
         }
     }
 
     async fn discard(&self, offset_bytes: u64, length_bytes: u64) -> Result<(), ArrayError> {
-        match &self.route {
-            None => self.array.discard(offset_bytes, length_bytes).await,
-            Some(route) => {
-                self.send(route, async move |array| array.discard(offset_bytes, length_bytes).await).await
-            }
+        match &self.0 {
+            Place::Near(array) => array.discard(offset_bytes, length_bytes).await,
+            _ => self.call(async move |array| array.discard(offset_bytes, length_bytes).await).await,
         }
     }
 
     async fn flush(&self) -> Result<(), ArrayError> {
-        match &self.route {
-            None => self.array.flush().await,
-            Some(route) => self.send(route, async |array| array.flush().await).await,
+        match &self.0 {
+            Place::Near(array) => array.flush().await,
+            _ => self.call(async |array| array.flush().await).await,
         }
     }
 
     async fn durable_until(&self, start_bytes: u64, end_bytes: u64) -> u64 {
-        match &self.route {
-            None => self.array.durable_until(start_bytes, end_bytes).await,
-            Some(route) => {
-                self.send(route, async move |array| array.durable_until(start_bytes, end_bytes).await).await
-            }
-        }
+        self.call(async move |array| array.durable_until(start_bytes, end_bytes).await).await
     }
 
     fn extents(&self, offset_bytes: u64, length_bytes: u64, most: usize) -> Result<Vec<Extent>, ArrayError> {

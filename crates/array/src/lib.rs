@@ -41,8 +41,8 @@ mod member;
 pub mod mutation;
 mod read;
 mod replay;
-mod route;
 pub mod rows;
+mod shards;
 mod stripes;
 mod sums;
 mod sync;
@@ -67,7 +67,8 @@ pub use map::regions::RegionState;
 pub use member::again::MemberAgain;
 pub use member::gate::Gate;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberLabel, MemberOptions};
-pub use route::Route;
+pub use shards::link::ShardLink;
+pub use shards::site::{ArrayThread, PoolSite};
 #[doc(hidden)]
 pub use stripes::lock_order;
 #[doc(hidden)]

@@ -46,6 +46,7 @@ pub use drives::paced::{BURST_NS as PACE_BURST_NS, PacedDrive};
 pub use error::{DriveError, DriveErrorKind, IoResult};
 pub use messages::batches::Delivery;
 pub use messages::port::{Answerer, HalfPort, Port, link};
+pub use messages::shard::Shard;
 pub use operation::Operation;
 pub use random::{Delay, SplitMix64};
 pub use request::{Drive, DriveInfo, DriveKind, IoRequest, OpenAgain, Segments};

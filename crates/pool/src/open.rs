@@ -256,7 +256,7 @@ pub(crate) fn assembled(
             status_memo: Default::default(),
             drives: OpenDrives::new(drives, gate),
             volumes: Default::default(),
-            sites: ArraySites::new(context, options.drawn_shards),
+            sites: ArraySites::new(context, buffers, options.drawn_shards, me),
             manifest: RefCell::new(manifest),
             jobs: Default::default(),
             lifecycle: Lifecycle::new(mode),

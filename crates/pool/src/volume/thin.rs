@@ -27,8 +27,8 @@ use stripewise_array::{Member, MemberLabel};
 pub(crate) struct PoolHost(Weak<Inner>);
 
 impl PoolHost {
-    pub(crate) fn of(inner: &Inner) -> Rc<dyn ArrayHost> {
-        Rc::new(Self(inner.me.clone()))
+    pub(crate) fn of(pool: &Weak<Inner>) -> Rc<dyn ArrayHost> {
+        Rc::new(Self(pool.clone()))
     }
 
     fn pool(&self) -> Result<Rc<Inner>, String> {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use stripewise_drive::Shard;
+
 use crate::tasks::visits::Ended;
 use crate::tasks::waker::Mailbox;
 
@@ -28,8 +30,17 @@ impl Visitor {
     /// If `look` does, and on a thread that can be visited itself.
     pub fn visit<R: Send>(&self, look: impl FnOnce() -> R + Send) -> Result<R, Ended> {
         let (mut look, mut result) = (Some(look), None);
-        let mailbox = &*self.mailbox;
-        mailbox.visits.make(&mut || result = look.take().map(|look| look()), || mailbox.ring())?;
+        self.make(&mut || result = look.take().map(|look| look()))?;
         Ok(result.expect("it was run"))
+    }
+
+    fn make(&self, look: &mut (dyn FnMut() + Send)) -> Result<(), Ended> {
+        self.mailbox.visits.make(look, || self.mailbox.ring())
+    }
+}
+
+impl Shard for Visitor {
+    fn visit(&self, look: &mut (dyn FnMut() + Send)) -> bool {
+        self.make(look).is_ok()
     }
 }
