@@ -199,7 +199,7 @@ fn failure_ends_the_drive_on_all_threads() {
     executor.block_on(async {
         let waiting: Vec<_> =
             (0..40).map(|place| second.submit(Class::Foreground, write(3 * place))).collect();
-        let flushing = [&first, &second, &second].map(|one| one.submit(Class::Upkeep, IoRequest::flush()));
+        let flushing = [(); 2].map(|()| second.submit(Class::Upkeep, IoRequest::flush()));
         context.sleep_ns(MS / 2).await;
         first.fail_as_pulled("it was pulled");
         for answer in waiting.into_iter().chain(flushing) {
