@@ -72,9 +72,9 @@ pub enum LogError {
     /// More drives failed than the layout tolerates.
     #[error("{0}")]
     Drive(#[from] DriveError),
-    /// A member that is being filled does not take writes.
-    #[error("the rebuild of member {member} ended: its drive refused a write")]
-    RebuildRefused {
+    /// A member that was being filled got another drive and place.
+    #[error("the rebuild of member {member} ended: another drive took its place")]
+    Replaced {
         /// The member.
         member: usize,
     },

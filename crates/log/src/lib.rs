@@ -49,4 +49,4 @@ pub use sizes::LogSizes;
 pub use snapshots::LogSnapshot;
 pub use steps::diff::{LogChange, LogChanges};
 pub use steps::rebuild::{LogProgress, LogRebuildReport};
-pub use steps::scrub::LogScrubReport;
+pub use steps::scrub::{LogScrubReport, LogWrongBlock};

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
 use stripewise_drive::{Buffer, BufferPool, Context, Event, Rounds, Semaphore};
@@ -9,7 +10,7 @@ use stripewise_layout::{Geometry, MemberSet};
 
 use crate::core::{Core, Identity, LogFigures, State, Wanted};
 use crate::drives::Drives;
-use crate::drives::columns::Columns;
+use crate::drives::columns::{Column, Columns};
 use crate::error::LogError;
 use crate::heads::Heads;
 use crate::map::Map;
@@ -289,21 +290,62 @@ impl Log {
     }
 
     /// Fills a member that misses writes with its strips of all segments in use, while clients go
-    /// on, and counts it as present once it has everything. Dropped, or interrupted by a crash, it
-    /// goes on from where the roots say the next time that it is called for the same `identity` of
-    /// the member's contents.
+    /// on, and counts it as present once it has everything. Paused by `progress`, dropped or
+    /// interrupted by a crash, it goes on from where the roots say the next time that it is called
+    /// for the same `identity` of the member's contents.
     pub async fn rebuild(
         &self,
         member: usize,
         identity: u64,
-        progress: &dyn Fn(LogProgress),
+        progress: &dyn Fn(LogProgress) -> ControlFlow<()>,
     ) -> Result<LogRebuildReport, LogError> {
-        rebuild(&self.core, member, identity, progress).await
+        let rebuilt = rebuild(&self.core, member, identity, progress).await;
+        // A refusal after the end of the log is not a drive's.
+        rebuilt.map_err(|error| if self.core.drives.columns.has_ended() { LogError::Closed } else { error })
     }
 
-    /// Reads all segments in use, compares them with their checksums and parity, and mends them.
-    pub async fn scrub(&self, progress: &dyn Fn(LogProgress)) -> Result<LogScrubReport, LogError> {
-        scrub(&self.core, progress).await
+    /// Segments that a member being rebuilt has of those in use, as far as is known: the place that
+    /// it is filled up to, of all places.
+    pub fn rebuilt_segments(&self, member: usize, identity: u64) -> LogProgress {
+        let state = self.core.state.borrow();
+        let mark = state.rebuild.filter(|mark| (mark.member, mark.identity) == (member, identity));
+        let below = mark.map_or(0, |mark| mark.below);
+        let of = |range| state.usage.in_use_in(range);
+        LogProgress { segments: of(0..below), of_segments: of(0..self.core.segments.count) }
+    }
+
+    /// Makes the progress of a rebuild durable, as far as the member was filled for certain.
+    pub async fn checkpoint(&self) -> Result<(), LogError> {
+        commit(&self.core).await
+    }
+
+    /// Gives a member that misses writes another drive and place, to be rebuilt.
+    pub fn replace_column(&self, member: usize, column: Column) {
+        self.core.drives.replace_column(member, column);
+    }
+
+    /// Columns of the members.
+    pub fn columns(&self) -> &Columns {
+        &self.core.drives.columns
+    }
+
+    /// Bytes of a member's strips of one segment.
+    pub fn strips_bytes(&self) -> u64 {
+        let segments = &self.core.segments;
+        let geometry = &segments.geometry;
+        let all = segments.stripes * geometry.units() as u64 * geometry.interleave_bytes();
+        all / geometry.width() as u64
+    }
+
+    /// Number of segments, in use or not.
+    pub fn segments(&self) -> u32 {
+        self.core.segments.count
+    }
+
+    /// Reads the segments in use of a range, compares them with their checksums and parity, and
+    /// mends them with `mends`.
+    pub async fn scrub(&self, segments: Range<u32>, mends: bool) -> Result<LogScrubReport, LogError> {
+        scrub(&self.core, segments, mends).await
     }
 
     /// Members that miss writes.

@@ -28,6 +28,8 @@ pub enum Mutation {
     UnfinishedMemberBelieved,
     /// Segments that are written during a rebuild do not go to the member that is being filled.
     NewSegmentsNotFilled,
+    /// A rebuild goes on after the member got another drive and place.
+    ReplacedMemberBelieved,
     /// A rebuild that goes on believes that the member has the newest use of each segment.
     FilledWhateverTheUse,
     /// A scrub does not compare parity.
@@ -58,6 +60,7 @@ impl Mutation {
         Self::SummaryWithoutChecksum,
         Self::UnfinishedMemberBelieved,
         Self::NewSegmentsNotFilled,
+        Self::ReplacedMemberBelieved,
         Self::FilledWhateverTheUse,
         Self::ScrubForgetsParity,
         Self::KeptVersionDropped,

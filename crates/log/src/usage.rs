@@ -7,6 +7,7 @@
 //! durable and every read that began before has ended.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::map::entry::Block;
 use crate::mutation::{Mutation, is_chosen};
@@ -84,6 +85,13 @@ impl Usage {
     /// All segments in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Use)> {
         self.segments.iter().enumerate().map(|(segment, used)| (segment as u32, used))
+    }
+
+    /// Number of segments of a range that hold data or pages of the map.
+    pub(crate) fn in_use_in(&self, segments: Range<u32>) -> u32 {
+        let is_in_use = |used: &&Use| matches!(used.content, Content::Data | Content::Map);
+        let range = segments.start as usize..segments.end as usize;
+        self.segments[range].iter().filter(is_in_use).count() as u32
     }
 
     /// Upper bound of the live blocks of data.

@@ -524,9 +524,6 @@ pub enum LogTask {
         /// The drive's label.
         drive: String,
     },
-    /// Comparison of all its data.
-    #[error("which cannot be scrubbed yet; each block is verified when it is read")]
-    Scrub,
 }
 
 /// A layout that needs more drives than would remain.

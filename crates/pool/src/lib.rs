@@ -437,6 +437,11 @@ impl Inner {
         self.volumes.rebuildable(self.lifecycle.is_read_only())
     }
 
+    /// Those of them whose rows can also be moved.
+    fn movable(&self) -> BTreeSet<Id> {
+        self.volumes.movable(self.lifecycle.is_read_only())
+    }
+
     /// Planner for spare allocation on the current drives and record.
     fn spare_planner(&self) -> SparePlanner {
         let working = self.drives.all_working(&self.manifest.borrow());
@@ -476,6 +481,8 @@ impl Inner {
             result = result.and(closed.map_err(PoolError::from));
         }
         for log in self.volumes.logs() {
+            // The last commit of the log records the progress of its rebuild.
+            self.jobs.until_off(log.part()).await;
             match ending {
                 Ending::Erase => log.end().await,
                 Ending::Close | Ending::Destroy => {

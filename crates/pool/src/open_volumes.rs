@@ -49,6 +49,12 @@ impl OpenVolumes {
         self.logs.borrow().get(&part).cloned()
     }
 
+    /// The array or the log of a part.
+    pub(crate) fn array_or_log(&self, part: Id) -> Option<VolumeArray> {
+        let in_place = self.array(part).map(VolumeArray::InPlace);
+        in_place.or_else(|| self.log(part).map(VolumeArray::Log))
+    }
+
     /// All open logs.
     pub(crate) fn logs(&self) -> Vec<LogArray> {
         self.logs.borrow().values().cloned().collect()
@@ -126,11 +132,8 @@ impl OpenVolumes {
         if let Some(io) = self.ios.borrow().get(&record.id) {
             return Some(io.clone());
         }
-        let array = |part: Id| {
-            let in_place = self.array(part).map(VolumeArray::InPlace);
-            in_place.or_else(|| self.log(part).map(VolumeArray::Log))
-        };
-        let arrays: Option<Vec<VolumeArray>> = record.parts.iter().map(|part| array(part.id)).collect();
+        let arrays: Option<Vec<VolumeArray>> =
+            record.parts.iter().map(|part| self.array_or_log(part.id)).collect();
         let io = match (&arrays?[..], record.conversion) {
             ([array], _) => VolumeIo::plain(array.clone()),
             ([VolumeArray::InPlace(old), VolumeArray::InPlace(new)], Some(conversion)) => {
@@ -152,6 +155,14 @@ impl OpenVolumes {
     /// Parts whose rows can be rebuilt. `looks`: the pool is open read-only; includes parts that
     /// could be rebuilt if it were writable.
     pub(crate) fn rebuildable(&self, looks: bool) -> BTreeSet<Id> {
+        let logs = self.logs.borrow();
+        let sound = logs.iter().filter(|(_, log)| looks || !log.is_protected());
+        let sound: BTreeSet<Id> = sound.map(|(id, _)| *id).collect();
+        &sound | &self.movable(looks)
+    }
+
+    /// Those of them whose rows can also be moved: no logs.
+    pub(crate) fn movable(&self, looks: bool) -> BTreeSet<Id> {
         let arrays = self.arrays.borrow();
         let is_sound = |array: &Array| (looks || !array.is_protected()) && array.is_readable();
         let sound = arrays.iter().filter(|(_, array)| array.visit(is_sound));

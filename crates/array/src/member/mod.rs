@@ -324,7 +324,7 @@ impl Member {
     }
 
     /// Counts blocks found wrong on this drive.
-    pub(crate) fn count_checksum_errors(&self, blocks: u64) {
+    pub fn count_checksum_errors(&self, blocks: u64) {
         self.common.errors.checksum.fetch_add(blocks, Ordering::Relaxed);
     }
 

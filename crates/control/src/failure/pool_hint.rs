@@ -152,10 +152,9 @@ fn of_log(task: &LogTask, volume: &str) -> String {
         }
         LogTask::Pin => "create the volume without --log to pin it".to_owned(),
         LogTask::Move { .. } => {
-            format!("copy the data of {volume} to another volume and delete {volume}; then try again")
-        }
-        LogTask::Scrub => {
-            "read the volume to verify it: wrong blocks are reconstructed and rewritten".to_owned()
+            "`stripewise pool offline` takes the drive out, and `pool replace` then rebuilds the volume onto \
+             another; until that is done it can lose one drive less"
+                .to_owned()
         }
     }
 }
@@ -240,7 +239,7 @@ mod tests {
                     volume: volume(),
                     task: LogTask::Move { drive: drive() },
                 },
-                "copy the data",
+                "`pool replace` then rebuilds",
             ),
             (PoolError::Layout(LayoutError::TooFewColumns { level: Level::Raid6, needed: 4, given: 3 }), ""),
         ];

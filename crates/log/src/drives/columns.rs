@@ -86,14 +86,23 @@ impl Columns {
         self.known.borrow().len()
     }
 
+    /// True if a column has this drive and place.
+    pub fn has(&self, number: usize, column: &Column) -> bool {
+        let known = &self.known.borrow()[number].column;
+        let is_same_drive = match (&known.member, &column.member) {
+            (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        is_same_drive && known.stretches == column.stretches
+    }
+
     /// Queue of a column's drive.
     pub fn member(&self, column: usize) -> Option<Rc<Member>> {
         self.known.borrow()[column].column.member.clone()
     }
 
-    /// Gives a column another drive and place. No request to the old one is in flight, and its
-    /// contents count for nothing.
-    pub fn replace(&self, number: usize, column: Column) {
+    /// Gives a column another drive and place. The contents of the old one count for nothing.
+    pub(crate) fn replace(&self, number: usize, column: Column) {
         self.known.borrow_mut()[number] = Known::new(column);
     }
 

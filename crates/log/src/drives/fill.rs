@@ -1,14 +1,16 @@
 //! A member that is being filled: it gets every segment that is written, and no read uses it.
 //!
-//! Until the keeper of the roots has recorded that it misses nothing, it counts as missing. Fault
-//! expected: the member refuses a write; it is given up then, and stays missing.
+//! Until the keeper of the roots has recorded that it misses nothing, it counts as missing. Faults
+//! expected: the member refuses a write, or its column gets another drive and place; it is given up
+//! then, and stays missing.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use futures_util::future::join_all;
 use stripewise_array::Class;
 use stripewise_drive::{Buffer, Cause, DriveError, IoRequest};
 
+use crate::drives::columns::Column;
 use crate::drives::{Drives, requests};
 use crate::error::LogError;
 use crate::mutation::{Mutation, is_chosen};
@@ -17,8 +19,8 @@ use crate::mutation::{Mutation, is_chosen};
 #[derive(Default)]
 pub(crate) struct Filling {
     member: Cell<Option<usize>>,
-    /// True once a member that counts as missing has refused a write.
-    has_refused: Cell<bool>,
+    /// Reason why it is given up, once it is.
+    ended: RefCell<Option<LogError>>,
 }
 
 /// Fills a member until this is dropped.
@@ -28,12 +30,9 @@ pub(crate) struct FillingMember<'a> {
 }
 
 impl FillingMember<'_> {
-    /// An error once the member has refused a write.
+    /// An error once the member has refused a write, or has another place.
     pub(crate) fn check(&self) -> Result<(), LogError> {
-        match self.drives.filling.has_refused.get() {
-            false => Ok(()),
-            true => Err(LogError::RebuildRefused { member: self.member }),
-        }
+        self.drives.filling.ended.borrow().clone().map_or(Ok(()), Err)
     }
 }
 
@@ -48,7 +47,7 @@ impl Drives {
     pub(crate) fn begin_filling(&self, member: usize) -> FillingMember<'_> {
         assert!(self.missing().contains(member), "member {member} misses nothing");
         self.filling.member.set(Some(member));
-        self.filling.has_refused.set(false);
+        self.filling.ended.take();
         FillingMember { drives: self, member }
     }
 
@@ -64,8 +63,8 @@ impl Drives {
         let missing = self.missing();
         let (filling, present): (Vec<_>, Vec<_>) =
             refused.into_iter().partition(|(member, _)| missing.contains(*member));
-        if !filling.is_empty() {
-            self.filling.has_refused.set(true);
+        if let Some((_, error)) = filling.into_iter().next() {
+            self.filling.ended.borrow_mut().get_or_insert(LogError::Drive(error));
         }
         present
     }
@@ -97,6 +96,17 @@ impl Drives {
         let member = filled.member;
         self.exclusion.take_in(member);
         drop(filled);
-        self.exclusion.record_included(member).await
+        self.exclusion.record_included(member).await.inspect_err(|_| {
+            self.exclusion.add_recorded([member].into_iter().collect());
+        })
+    }
+
+    /// Gives a missing member another drive and place.
+    pub(crate) fn replace_column(&self, member: usize, column: Column) {
+        assert!(self.missing().contains(member), "member {member} misses nothing");
+        if self.filling.member.get() == Some(member) && !is_chosen(Mutation::ReplacedMemberBelieved) {
+            *self.filling.ended.borrow_mut() = Some(LogError::Replaced { member });
+        }
+        self.columns.replace(member, column);
     }
 }

@@ -8,7 +8,7 @@
 pub(crate) mod columns;
 mod exclusion;
 pub(crate) mod fill;
-mod read;
+pub(crate) mod read;
 pub(crate) mod units;
 
 use std::cell::Cell;

@@ -17,6 +17,21 @@ use crate::error::LogError;
 use crate::shape::BLOCK_BYTES;
 use crate::summary::crc32c;
 
+/// Manner of a read.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) class: Class,
+    /// Blocks that had to be reconstructed are written again in place, and errors count against
+    /// their drive.
+    pub(crate) mends: bool,
+}
+
+impl From<Class> for Manner {
+    fn from(class: Class) -> Self {
+        Self { class, mends: true }
+    }
+}
+
 /// A read that did not work: the member that failed, if one did.
 struct Refused {
     member: Option<usize>,
@@ -25,15 +40,21 @@ struct Refused {
 
 impl Drives {
     /// Reads blocks from a place on; each must match its checksum.
-    pub(crate) async fn read(&self, place: u64, crcs: &[u32], class: Class) -> Result<Buffer, LogError> {
-        let data = self.read_present(place, crcs.len() as u64, class).await;
+    pub(crate) async fn read(
+        &self,
+        place: u64,
+        crcs: &[u32],
+        manner: impl Into<Manner>,
+    ) -> Result<Buffer, LogError> {
+        let manner = manner.into();
+        let data = self.read_present(place, crcs.len() as u64, manner).await;
         let block = BLOCK_BYTES as usize;
         let whole = data.unwrap_or_else(|_| self.buffers.allocate_zeroed(crcs.len() * block));
         for (index, &crc) in crcs.iter().enumerate() {
             let own = whole.slice(index * block..(index + 1) * block);
             if own.with(crc32c).is_some_and(|found| found != crc) {
                 let matches = |bytes: &[u8]| crc32c(bytes) == crc;
-                own.copy_from(&self.recover(place + index as u64, 1, class, matches).await?);
+                own.copy_from(&self.recover(place + index as u64, 1, manner, matches).await?);
             }
         }
         Ok(whole)
@@ -44,23 +65,24 @@ impl Drives {
         &self,
         place: u64,
         count: u64,
-        class: Class,
+        manner: impl Into<Manner>,
         is_whole: impl Fn(&[u8]) -> bool,
     ) -> Result<Buffer, LogError> {
-        match self.read_present(place, count, class).await {
+        let manner = manner.into();
+        match self.read_present(place, count, manner).await {
             Ok(data) if data.with(&is_whole) != Some(false) => Ok(data),
-            _ => self.recover(place, count, class, is_whole).await,
+            _ => self.recover(place, count, manner, is_whole).await,
         }
     }
 
     /// Reads blocks of a segment without looking at them; those that cannot be read are zeros.
-    pub(crate) async fn read_raw(&self, place: u64, count: u64, class: Class) -> Buffer {
-        if let Ok(data) = self.read_present(place, count, class).await {
+    pub(crate) async fn read_raw(&self, place: u64, count: u64, manner: Manner) -> Buffer {
+        if let Ok(data) = self.read_present(place, count, manner).await {
             return data;
         }
         let data = self.buffers.allocate_zeroed((count * BLOCK_BYTES) as usize);
         for index in 0..count {
-            if let Ok(block) = self.read_present(place + index, 1, class).await {
+            if let Ok(block) = self.read_present(place + index, 1, manner).await {
                 let start = (index * BLOCK_BYTES) as usize;
                 data.slice(start..start + block.len()).copy_from(&block);
             }
@@ -69,10 +91,10 @@ impl Drives {
     }
 
     /// Reads from the members that are present.
-    async fn read_present(&self, place: u64, count: u64, class: Class) -> Result<Buffer, Refused> {
+    async fn read_present(&self, place: u64, count: u64, manner: Manner) -> Result<Buffer, Refused> {
         let mut without = self.missing();
         loop {
-            match self.read_without(place, count, &without, class).await {
+            match self.read_without(place, count, &without, manner).await {
                 Err(Refused { member: Some(member), .. }) if without.insert(member) => {}
                 result => return result,
             }
@@ -85,12 +107,13 @@ impl Drives {
         &self,
         place: u64,
         count: u64,
-        class: Class,
+        manner: Manner,
         is_whole: impl Fn(&[u8]) -> bool,
     ) -> Result<Buffer, LogError> {
         let mut why = "it does not match its checksum".to_owned();
         for without in self.ways(place) {
-            match self.read_without(place, count, &without, class).await {
+            match self.read_without(place, count, &without, manner).await {
+                Ok(data) if data.with(&is_whole) != Some(false) && !manner.mends => return Ok(data),
                 Ok(data) if data.with(&is_whole) != Some(false) => {
                     let mut counters = self.counters.get();
                     counters.repaired += count;
@@ -154,7 +177,7 @@ impl Drives {
         place: u64,
         count: u64,
         missing: &MemberSet,
-        class: Class,
+        manner: Manner,
     ) -> Result<Buffer, Refused> {
         let geometry = &self.segments.geometry;
         let data = self.buffers.allocate((count * BLOCK_BYTES) as usize);
@@ -187,7 +210,7 @@ impl Drives {
                 let request = IoRequest::read(start, buffer.clone());
                 let request =
                     if plan.decode.is_some() { request.because(Cause::Reconstruct) } else { request };
-                sent.push((from.member, self.submit(from.member, class, request)));
+                sent.push((from.member, self.submit(from.member, manner.class, request)));
                 reads.push((range, buffer));
             }
             decodes.extend(plan.decode.map(|decode| (decode, part, target, reads)));
@@ -195,7 +218,7 @@ impl Drives {
         let mut refused = None;
         for (member, answer) in sent {
             if let Err(error) = answer.end().await {
-                self.note(member, &error);
+                self.note(member, &error, manner);
                 refused = Some(Refused { member: Some(member), why: error.to_string() });
             }
         }
@@ -243,8 +266,8 @@ impl Drives {
         wanted
     }
 
-    pub(super) fn note(&self, member: usize, error: &DriveError) {
-        if self.columns.has_ended() {
+    pub(super) fn note(&self, member: usize, error: &DriveError, manner: Manner) {
+        if self.columns.has_ended() || !manner.mends {
             return;
         }
         let spare = self.missing().len() < self.segments.geometry.fault_tolerance();

@@ -8,6 +8,7 @@ use stripewise_drive::{Buffer, Cause, IoRequest};
 use stripewise_layout::Place;
 
 use crate::drives::Drives;
+use crate::drives::read::Manner;
 use crate::shape::BLOCK_BYTES;
 
 /// A strip as its member has it.
@@ -33,7 +34,7 @@ impl StoredUnit {
 
 impl Drives {
     /// Reads all strips of a segment from the members that are present.
-    pub(crate) async fn read_units(&self, segment: u32) -> Vec<StoredUnit> {
+    pub(crate) async fn read_units(&self, segment: u32, manner: Manner) -> Vec<StoredUnit> {
         let geometry = &self.segments.geometry;
         let strip = geometry.interleave_bytes() as usize;
         let missing = self.missing();
@@ -47,16 +48,16 @@ impl Drives {
                 }
             }
         }
-        join_all(units.iter_mut().map(|unit| self.read_unit(unit))).await;
+        join_all(units.iter_mut().map(|unit| self.read_unit(unit, manner))).await;
         units
     }
 
     /// Reads a strip; block by block if that fails as a whole.
-    async fn read_unit(&self, unit: &mut StoredUnit) {
+    async fn read_unit(&self, unit: &mut StoredUnit, manner: Manner) {
         let start = self.segments.base_bytes + unit.place.offset_bytes;
         let read = |from: usize, to: usize| {
             let request = IoRequest::read(start + from as u64, unit.bytes.slice(from..to));
-            self.ask(unit.place.member, Class::Background, request.because(Cause::Scrub))
+            self.ask(unit.place.member, manner.class, request.because(Cause::Scrub))
         };
         if read(0, unit.bytes.len()).await.is_ok() {
             return;
@@ -64,7 +65,7 @@ impl Drives {
         let block = BLOCK_BYTES as usize;
         for number in 0..unit.bytes.len() / block {
             if let Err(error) = read(number * block, (number + 1) * block).await {
-                self.note(unit.place.member, &error);
+                self.note(unit.place.member, &error, manner);
                 unit.unreadable.push(number);
             }
         }

@@ -6,10 +6,16 @@ use crate::error::LogError;
 
 /// Waits as long as the clients' next segment is worth at this level of free space.
 pub(crate) async fn pace(core: &Core) -> Result<(), LogError> {
-    let delay_ns = {
+    let (delay_ns, is_short) = {
         let state = core.state.borrow();
-        delay_ns(state.available(), core.limits.low, core.limits.high, state.gain_ns)
+        let (available, limits) = (state.available(), core.limits);
+        (delay_ns(available, limits.low, limits.high, state.gain_ns), available < limits.high)
     };
+    if is_short {
+        // A plan that was filled up may last from above `high` to below `low`, without a commit
+        // that would wake the cleaner.
+        core.work.notify_all();
+    }
     if delay_ns > 0 {
         core.context.sleep_ns(delay_ns).await;
     }

@@ -6,13 +6,16 @@
 //!
 //! The member counts as missing until the roots need nothing that it lacks and the record says that
 //! it is complete. Interrupted at any write, a rebuild goes on where the roots say the member was
-//! filled to; segments used again since then are filled again.
+//! filled to; segments used again since then are filled again. A rebuild that is asked to pause
+//! first makes durable what it has.
 //!
 //! Faults expected: blocks that cannot be reconstructed (counted; they read as lost from the new
 //! member, too), and a new member that refuses writes (the rebuild ends, the log goes on).
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
+use futures_util::future::join_all;
 use stripewise_array::Class;
 
 use crate::core::Core;
@@ -28,18 +31,20 @@ use crate::summary::Summary;
 /// Segments that are filled between two marks.
 const MARK_SEGMENTS: u32 = 16;
 
-/// Progress of a rebuild or a scrub.
+/// Progress of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogProgress {
-    /// Segments passed.
+    /// Segments in use that the member has.
     pub segments: u32,
-    /// Segments of the log.
+    /// Segments that were in use when the rebuild began or went on.
     pub of_segments: u32,
 }
 
 /// Outcome of a rebuild.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRebuildReport {
+    /// False if it paused, because it was asked to.
+    pub is_complete: bool,
     /// Segments whose strips were reconstructed.
     pub filled_segments: u64,
     /// Segments that the member had from an interrupted rebuild.
@@ -48,43 +53,63 @@ pub struct LogRebuildReport {
     pub lost_blocks: u64,
 }
 
-/// Fills a missing member and counts it as present.
+/// Fills a missing member and counts it as present. Pauses where `progress` says so.
 pub(crate) async fn rebuild(
     core: &Rc<Core>,
     member: usize,
     identity: u64,
-    progress: &dyn Fn(LogProgress),
+    progress: &dyn Fn(LogProgress) -> ControlFlow<()>,
 ) -> Result<LogRebuildReport, LogError> {
     let _turn = core.pass_turn.acquire(1).await;
     core.check()?;
     let mut report = LogRebuildReport::default();
     if !core.drives.missing().contains(member) {
-        return Ok(report);
+        return Ok(LogRebuildReport { is_complete: true, ..report });
     }
     let filling = core.drives.begin_filling(member);
     if is_chosen(Mutation::UnfinishedMemberBelieved) {
         core.drives.include(filling).await?;
-        return Ok(report);
+        return Ok(LogRebuildReport { is_complete: true, ..report });
     }
     let earlier =
         core.state.borrow().rebuild.filter(|mark| (mark.member, mark.identity) == (member, identity));
     let begun = RebuildMark { member, identity, below: 0, before: 0 };
     core.state.borrow_mut().rebuild = Some(earlier.unwrap_or(begun));
-    let of_segments = core.segments.count;
-    for segment in 0..of_segments {
-        let had = earlier.filter(|mark| segment < mark.below).map_or(0, |mark| match mark.before {
-            _ if is_chosen(Mutation::FilledWhateverTheUse) => u64::MAX,
-            before => before,
-        });
-        fill_segment(core, &filling, segment, had, &mut report).await?;
-        let segments = segment + 1;
-        if segments.is_multiple_of(MARK_SEGMENTS) || segments == of_segments {
-            mark(core, &filling, segments, earlier).await?;
+    let of_segments = core.state.borrow().usage.in_use_in(0..core.segments.count);
+    let mut next = 0;
+    while next < core.segments.count {
+        let next_mark = (next / MARK_SEGMENTS + 1) * MARK_SEGMENTS;
+        let end = core.segments.count.min(next_mark).min(next + core.limits.in_flight as u32);
+        let had = |segment: u32| match earlier.filter(|mark| segment < mark.below) {
+            Some(_) if is_chosen(Mutation::FilledWhateverTheUse) => u64::MAX,
+            mark => mark.map_or(0, |mark| mark.before),
+        };
+        let filled = (next..end).map(|segment| fill_segment(core, &filling, segment, had(segment)));
+        for filled in join_all(filled).await {
+            report.add(filled?);
         }
-        progress(LogProgress { segments, of_segments });
+        next = end;
+        let passed = (report.filled_segments + report.skipped_segments) as u32;
+        let is_asked = progress(LogProgress { segments: passed.min(of_segments), of_segments }).is_break();
+        // Each attempt comes further than the last.
+        let pauses = is_asked && earlier.is_none_or(|mark| next > mark.below);
+        if next == next_mark || next == core.segments.count || pauses {
+            mark(core, &filling, next, earlier).await?;
+        }
+        if pauses {
+            return Ok(report);
+        }
     }
     complete(core, filling).await?;
-    Ok(report)
+    Ok(LogRebuildReport { is_complete: true, ..report })
+}
+
+impl LogRebuildReport {
+    fn add(&mut self, other: Self) {
+        self.filled_segments += other.filled_segments;
+        self.skipped_segments += other.skipped_segments;
+        self.lost_blocks += other.lost_blocks;
+    }
 }
 
 /// Writes the member's strips of a segment, unless it has those of all uses before `had`.
@@ -93,29 +118,24 @@ async fn fill_segment(
     filling: &FillingMember<'_>,
     segment: u32,
     had: u64,
-    report: &mut LogRebuildReport,
-) -> Result<(), LogError> {
-    let Some(held) = hold(core, segment).await? else { return Ok(()) };
+) -> Result<LogRebuildReport, LogError> {
+    let nothing = LogRebuildReport::default();
+    let Some(held) = hold(core, segment).await? else { return Ok(nothing) };
     if held.sequence < had {
-        report.skipped_segments += 1;
-        return Ok(());
+        return Ok(LogRebuildReport { skipped_segments: 1, ..nothing });
     }
     let is_expected = |found: &Summary| found.sequence == held.sequence;
-    let whole = read_whole(core, segment, is_expected, Class::Background).await?;
-    let data = match whole {
-        Some(whole) => {
-            report.lost_blocks += whole.lost.len() as u64;
-            whole.data
-        }
+    let (data, lost_blocks) = match read_whole(core, segment, is_expected, Class::Background).await? {
+        Some(whole) => (whole.data, whole.lost.len() as u64),
         None => {
-            report.lost_blocks += core.segments.summary_blocks();
             let place = core.segments.place(segment, 0);
-            core.drives.read_raw(place, core.segments.blocks, Class::Background).await
+            let data = core.drives.read_raw(place, core.segments.blocks, Class::Background.into()).await;
+            (data, core.segments.summary_blocks())
         }
     };
+    filling.check()?;
     core.drives.fill(segment, &data, filling.member).await?;
-    report.filled_segments += 1;
-    Ok(())
+    Ok(LogRebuildReport { filled_segments: 1, lost_blocks, ..nothing })
 }
 
 /// Makes durable what the member has, so that the next roots say it.

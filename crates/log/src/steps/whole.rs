@@ -3,10 +3,10 @@
 //! Faults expected: blocks that cannot be read or do not match, with and without redundancy left to
 //! reconstruct them.
 
-use stripewise_array::Class;
 use stripewise_drive::Buffer;
 
-use crate::core::Core;
+use crate::core::{Core, State};
+use crate::drives::read::Manner;
 use crate::error::LogError;
 use crate::readers::Ticket;
 use crate::shape::BLOCK_BYTES;
@@ -30,15 +30,21 @@ pub(crate) struct Held {
 
 /// Holds a segment that has data or pages of the map, once it is written; `None` if it has none.
 pub(crate) async fn hold(core: &Core, segment: u32) -> Result<Option<Held>, LogError> {
-    core.when(|state| {
+    let look = |state: &mut State| {
         if state.is_in_flight(segment) {
             return None;
         }
         let used = state.usage.of(segment);
         let is_in_use = matches!(used.content, Content::Data | Content::Map);
         Some(is_in_use.then(|| Held { sequence: used.sequence, _ticket: core.readers.begin() }))
-    })
-    .await
+    };
+    core.check_open()?;
+    // Possible also when the log takes no writes.
+    let found = look(&mut core.state.borrow_mut());
+    match found {
+        Some(found) => Ok(found),
+        None => core.when(look).await,
+    }
 }
 
 /// Reads a segment whose summary is as expected; `None` if it is not, or lost.
@@ -46,15 +52,16 @@ pub(crate) async fn read_whole(
     core: &Core,
     segment: u32,
     is_expected: impl Fn(&Summary) -> bool,
-    class: Class,
+    manner: impl Into<Manner>,
 ) -> Result<Option<Whole>, LogError> {
+    let manner = manner.into();
     let segments = &core.segments;
     let volume = core.identity.volume;
     let is_right = |bytes: &[u8]| {
         Summary::decode(bytes).is_some_and(|found| found.volume == volume && is_expected(&found))
     };
     let place = segments.place(segment, segments.payload);
-    let found = match core.drives.read_if(place, segments.summary_blocks(), class, is_right).await {
+    let found = match core.drives.read_if(place, segments.summary_blocks(), manner, is_right).await {
         Ok(bytes) => bytes,
         Err(LogError::Lost { .. }) => return Ok(None),
         Err(error) => return Err(error),
@@ -63,7 +70,7 @@ pub(crate) async fn read_whole(
     if summary.slots.len() as u64 > segments.payload || summary.kind == Kind::Staged {
         return Ok(None);
     }
-    let data = core.drives.read_raw(segments.place(segment, 0), segments.blocks, class).await;
+    let data = core.drives.read_raw(segments.place(segment, 0), segments.blocks, manner).await;
     let block = BLOCK_BYTES as usize;
     let payload = segments.payload as usize * block;
     data.slice(payload..data.len()).copy_from(&found);
@@ -73,7 +80,7 @@ pub(crate) async fn read_whole(
         if own.with(crc32c).is_none_or(|crc| crc == slot.crc) {
             continue;
         }
-        match core.drives.read(segments.place(segment, number as u64), &[slot.crc], class).await {
+        match core.drives.read(segments.place(segment, number as u64), &[slot.crc], manner).await {
             Ok(bytes) => own.copy_from(&bytes),
             Err(LogError::Lost { .. }) => lost.push(number),
             Err(error) => return Err(error),

@@ -78,6 +78,14 @@ fn early_reuse_loses_forced_writes() {
 }
 
 #[test]
+fn rebuild_of_a_replaced_column_is_found() {
+    choose(Some(Mutation::ReplacedMemberBelieved));
+    let lost = catch_unwind(crate::rebuild::replaced_column_is_not_believed);
+    choose(None);
+    assert!(lost.is_err());
+}
+
+#[test]
 fn forgotten_parity_is_found_after_a_scrub() {
     choose(Some(Mutation::ScrubForgetsParity));
     let lost = catch_unwind(crate::scrub::rot_of_data_and_parity_is_mended);

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use stripewise_drive::{Drive, FaultyDrive, MemoryDrive, SplitMix64};
 use stripewise_layout::MemberSet;
-use stripewise_log::{Log, LogError, LogScrubReport};
+use stripewise_log::{Log, LogError, LogScrubReport, LogWrongBlock};
 use stripewise_runtime::VirtualExecutor;
 
 use crate::faults::{REDUNDANT, memory, rot};
@@ -22,7 +22,7 @@ async fn filled(log: &Log) -> Rc<History> {
 }
 
 async fn scrub(log: &Log) -> LogScrubReport {
-    log.scrub(&|_| {}).await.expect("scrubbed")
+    log.scrub(0..log.segments(), true).await.expect("scrubbed")
 }
 
 pub fn rot_of_data_and_parity_is_mended() {
@@ -35,19 +35,23 @@ pub fn rot_of_data_and_parity_is_mended() {
             let log = setup.create(&context, &dynamic(&drives)).await;
             let history = filled(&log).await;
             let clean = scrub(&log).await;
-            let found = (clean.repaired_blocks, clean.repaired_parity_blocks, clean.unrecoverable_blocks);
-            assert!(clean.segments > 50 && clean.checked_blocks > 1000, "{level}: {clean:?}");
+            let found = (clean.wrong_blocks, clean.wrong_parity_blocks, clean.unrecoverable_blocks);
+            assert!(clean.segments > 50 && clean.checked_bytes > 4096 * 1000, "{level}: {clean:?}");
             assert_eq!(found, (0, 0, 0), "{level}: {clean:?}");
             rot(&drives[1], &mut SplitMix64::new(5));
+            let found = log.scrub(0..log.segments(), false).await.expect("looked at");
+            // Parity follows rot of unused blocks, which have no checksum.
+            let is_named = |wrong: &LogWrongBlock| wrong.member == 1 || wrong.is_doubtful;
+            assert!(found.wrong.iter().all(|wrong| is_named(wrong) && !wrong.is_mended), "{level}");
             let mended = scrub(&log).await;
-            assert!(mended.repaired_blocks > 10, "{level}: {mended:?}");
+            assert!(mended.wrong_blocks > 10, "{level}: {mended:?}");
             assert!(
-                mended.repaired_parity_blocks > 10 || setup.shape.parity_units() == 0,
+                mended.wrong_parity_blocks > 10 || setup.shape.parity_units() == 0,
                 "{level}: {mended:?}"
             );
             assert_eq!(mended.unrecoverable_blocks, 0, "{level}: {mended:?}");
             let again = scrub(&log).await;
-            let found = (again.repaired_blocks, again.repaired_parity_blocks, again.unrecoverable_blocks);
+            let found = (again.wrong_blocks, again.wrong_parity_blocks, again.unrecoverable_blocks);
             assert_eq!(found, (0, 0, 0), "{level}: {again:?}");
             log.close().await.expect("closed");
             // The mended member replaces any other.
@@ -85,7 +89,7 @@ fn unreadable_blocks_are_written_again() {
             }
             let unreadable = faulty.unreadable_bytes();
             let report = scrub(&log).await;
-            assert!(report.repaired_blocks + report.repaired_parity_blocks > 0, "{level}: {report:?}");
+            assert!(report.wrong_blocks + report.wrong_parity_blocks > 0, "{level}: {report:?}");
             assert_eq!(report.unrecoverable_blocks, 0, "{level}");
             // Those of free segments are left.
             assert!(faulty.unreadable_bytes() < unreadable / 2, "{level}: {report:?}");
@@ -136,7 +140,7 @@ fn clients_and_cleaning_go_on_during_scrubs() {
         drop(context.spawn(task));
         for _ in 0..3 {
             let report = scrub(&log).await;
-            let found = (report.repaired_blocks, report.repaired_parity_blocks, report.unrecoverable_blocks);
+            let found = (report.wrong_blocks, report.wrong_parity_blocks, report.unrecoverable_blocks);
             assert_eq!(found, (0, 0, 0), "{report:?}");
         }
     });

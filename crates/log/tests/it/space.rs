@@ -132,3 +132,21 @@ fn roots_of_another_layout_are_refused() {
         assert!(matches!(refused, Some(LogError::Invalid(_) | LogError::TooSmall { .. })), "{refused:?}");
     });
 }
+
+#[test]
+fn writes_go_on_however_often_roots_are_committed() {
+    let mut setup = Setup::small("raid5", 4);
+    // A plan that was just filled up outlasts the segments between the cleaner's levels.
+    setup.options.planned_segments = 32;
+    on_log(&setup, async |log, _| {
+        let history = History::new(log.capacity_bytes() / 4096);
+        let mut random = SplitMix64::new(8);
+        for round in 0..300 {
+            for _ in 0..history.blocks() / (10 + round % 40) {
+                let lba = random.below(history.blocks());
+                history.write(log, lba, 1, false).await.expect("a write");
+            }
+            log.checkpoint().await.expect("committed");
+        }
+    });
+}

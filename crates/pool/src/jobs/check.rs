@@ -10,8 +10,9 @@ use crate::jobs::scrub::Pace;
 use crate::jobs::{Progress, SECOND_NS, ScrubSummary};
 use crate::manifest::ids::{Id, VolumeId};
 use crate::status::activity::Activity;
+use crate::volume::volume_array::VolumeArray;
 use crate::{Inner, Pool};
-use stripewise_array::{Array, ArrayError, ArrayHandle, ScrubReport};
+use stripewise_array::{ArrayError, ScrubReport};
 
 impl Pool {
     /// Checks all volumes, no faster than the scrub rate. Calls `on_progress` after each region.
@@ -29,14 +30,8 @@ impl Pool {
             let mut report = ScrubReport::default();
             let mut error = None;
             for part in parts {
-                let Some(array) = inner.volumes.array(part) else {
-                    let is_log = inner.volumes.log(part).is_some();
-                    let why = if is_log {
-                        "it is a log volume, which cannot be scrubbed yet"
-                    } else {
-                        "it cannot be read"
-                    };
-                    error = Some(why.to_owned());
+                let Some(array) = inner.volumes.array_or_log(part) else {
+                    error = Some("it cannot be read".to_owned());
                     continue;
                 };
                 match inner.check_part(&array, &name, &mut report, on_progress).await {
@@ -59,24 +54,19 @@ impl Pool {
 impl Inner {
     async fn check_part(
         &self,
-        array: &ArrayHandle,
+        array: &VolumeArray,
         volume: &str,
         report: &mut ScrubReport,
         on_progress: &dyn Fn(Activity),
     ) -> Result<(), ArrayError> {
         let progress = Progress::default();
-        let (written_bytes, regions) = array.visit(|array| (array.written_bytes(), array.regions()));
+        let (written_bytes, regions) = (array.written_bytes(), array.regions());
         progress.total_bytes.set(written_bytes as f64);
         let per_region = progress.total_bytes.get() / regions.max(1) as f64;
         let (mut pace, mut sampled_ns) = (Pace::of(self), None);
         for region in 0..regions {
             pace.wait(self).await?;
-            let inspect = async move |array: Array| {
-                let mut found = ScrubReport::default();
-                let inspected = array.inspect_range(region..region + 1, &mut found).await;
-                (found, inspected)
-            };
-            let (found, inspected) = array.call(inspect).await;
+            let (found, inspected) = array.inspect_region(region).await;
             report.add(&found);
             inspected?;
             pace.charge(self, found.checked_bytes);

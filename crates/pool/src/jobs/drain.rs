@@ -91,7 +91,7 @@ impl Inner {
     /// Plans a batch of steps that empties a drive, or makes room for its content, and takes their
     /// slabs from the free space.
     fn next_steps(&self, number: u32) -> Vec<Step> {
-        let (manifest, rebuildable) = (self.manifest.borrow(), self.rebuildable());
+        let (manifest, rebuildable) = (self.manifest.borrow(), self.movable());
         let most = (self.tuning().drain_batch_bytes / manifest.slab_bytes).clamp(1, 512);
         let space = &mut self.space.borrow_mut();
         let steps = plan_steps(&manifest, space, &rebuildable, (number, most));

@@ -3,8 +3,9 @@
 //! its jobs continues where the last one stopped.
 //!
 //! Jobs run concurrently in lanes. One lane restores redundancy: it allocates space for missing
-//! columns (`sparing/mod.rs`), fills them (`jobs/rebuild.rs`), and once redundancy is complete it
-//! empties drives (`jobs/drain.rs`, shown as a rebuild, because it looks like one from outside).
+//! columns (`sparing/mod.rs`), fills them (`jobs/rebuild.rs` and `jobs/log_rebuild.rs`), and once
+//! redundancy is complete it empties drives (`jobs/drain.rs`, shown as a rebuild, because it looks
+//! like one from outside).
 //! The second lane checks (`jobs/scrub.rs`); a check that writes nothing belongs to its caller
 //! (`jobs/check.rs`). The third converts volumes to other layouts
 //! (`jobs/convert.rs`). Two more move rows between tiers (`jobs/tier.rs`) and spread them over
@@ -18,6 +19,8 @@ pub(crate) mod convert;
 pub(crate) mod drain;
 pub(crate) mod kind;
 pub(crate) mod last_scrub;
+pub(crate) mod log_rebuild;
+pub(crate) mod log_scrub;
 pub(crate) mod rebalance;
 pub(crate) mod rebalance_plan;
 pub(crate) mod rebuild;
@@ -199,6 +202,8 @@ impl Lane {
 pub(crate) struct Jobs {
     started: Cell<bool>,
     pub(crate) rebuilding: Lane,
+    /// Progress of rebuilds of logs, kept while they pause.
+    pub(crate) logs: RefCell<Parts>,
     pub(crate) checking: Lane,
     pub(crate) converting: Lane,
     pub(crate) tiering: Lane,
@@ -392,7 +397,7 @@ impl Inner {
             if self.lifecycle.is_closed() {
                 break;
             }
-            if self.rebuild().await || self.drain().await {
+            if self.rebuild().await || self.rebuild_log().await || self.drain().await {
                 continue;
             }
             if !self.jobs.look_again.get() {
@@ -441,8 +446,12 @@ impl Inner {
         let manifest = &*self.manifest.borrow();
         let mut all = Vec::new();
         for part in manifest.parts() {
-            let Some(array) = self.volumes.array(part.id) else { continue };
             let name = manifest.volume_of(part.id).1;
+            if let Some(log) = self.volumes.log(part.id) {
+                all.extend(self.log_rebuild_activity(part, &log, &name));
+                all.extend(self.log_scrub_activity(part, &log, &name));
+            }
+            let Some(array) = self.volumes.array(part.id) else { continue };
             let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
             let (due, replacing, regions, is_resync_due) = array.visit(|array| {
                 let due = due_in(manifest, array);

@@ -83,7 +83,7 @@ impl Inner {
     pub(crate) fn would_gain(&self, manifest: &Manifest) -> bool {
         let mut books = self.space.borrow().clone();
         books.refresh(manifest);
-        let rebuildable = self.rebuildable();
+        let rebuildable = self.movable();
         !plan(manifest, &books, |part| rebuildable.contains(&part)).is_empty()
     }
 
@@ -98,7 +98,7 @@ impl Inner {
 
     /// Moves that are left.
     fn due_to_rebalance(&self, manifest: &Manifest) -> Vec<Link> {
-        let rebuildable = self.rebuildable();
+        let rebuildable = self.movable();
         plan(manifest, &self.space.borrow(), |part| rebuildable.contains(&part))
     }
 

@@ -422,7 +422,7 @@ impl Filling<'_> {
     }
 }
 
-fn note_begins(pool: &Inner, part: Id, progress: &Progress, bytes: f64) {
+pub(crate) fn note_begins(pool: &Inner, part: Id, progress: &Progress, bytes: f64) {
     let done_bytes = progress.done_bytes.get();
     progress.begun.set(Some((pool.context.now_ns(), done_bytes)));
     let (name, left) = (pool.manifest.borrow().volume_of(part).1, in_mib(bytes));
@@ -433,7 +433,7 @@ fn note_begins(pool: &Inner, part: Id, progress: &Progress, bytes: f64) {
     pool.news.event(EventKind::Rebuild, &text);
 }
 
-fn note_ended(pool: &Inner, part: Id, progress: &Progress) {
+pub(crate) fn note_ended(pool: &Inner, part: Id, progress: &Progress) {
     let name = pool.manifest.borrow().volume_of(part).1;
     let text = match progress.begun.take() {
         None => format!("volume {name} has all its redundancy again"),

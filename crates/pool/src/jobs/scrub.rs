@@ -9,14 +9,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-use crate::error::{LogTask, PoolError};
+use crate::error::PoolError;
 use crate::jobs::{Parts, Progress, SECOND_NS, ScrubSummary, is_resync_due, watched};
 use crate::manifest::care::ScrubRecord;
 use crate::manifest::events::EventKind;
 use crate::manifest::format::{Patrol, ScrubIntent};
 use crate::manifest::ids::{Id, VolumeId};
-use crate::manifest::volume_record::VolumeRecord;
 use crate::superblock::commit::Change;
+use crate::volume::volume_array::VolumeArray;
 use crate::{Inner, Pool};
 use stripewise_array::ArrayError;
 use stripewise_array::ScrubReport;
@@ -79,13 +79,7 @@ impl Inner {
         let now_s = self.news.unix_ms() / 1000;
         let begun = self
             .try_commit(None, move |manifest| {
-                let (logs, others): (Vec<&VolumeRecord>, _) =
-                    manifest.volumes.iter().partition(|volume| volume.is_log());
-                let volumes: Vec<VolumeId> = others.iter().map(|volume| volume.id).collect();
-                if let ([], Some(log)) = (&volumes[..], logs.first()) {
-                    let (pool, volume) = (manifest.name.clone(), log.name.clone());
-                    return Err(PoolError::LogVolume { pool, volume, task: LogTask::Scrub });
-                }
+                let volumes: Vec<VolumeId> = manifest.volumes.iter().map(|volume| volume.id).collect();
                 if manifest.scrub.is_some() || volumes.is_empty() {
                     return Ok(Change::Nothing(false));
                 }
@@ -144,9 +138,9 @@ impl Inner {
     }
 
     /// Begins the check of an array, with the progress that the status shows.
-    fn begin_check(&self, part: Id, array: Option<&ArrayHandle>) -> (Parts, Rc<Progress>) {
+    fn begin_check(&self, part: Id, written_bytes: u64) -> (Parts, Rc<Progress>) {
         let progress: Rc<Progress> = Rc::default();
-        progress.total_bytes.set(array.map_or(0.0, |array| array.visit(Array::written_bytes) as f64));
+        progress.total_bytes.set(written_bytes as f64);
         let parts: Parts = [(part, progress.clone())].into();
         self.jobs.begin(&self.jobs.checking, parts.clone());
         (parts, progress)
@@ -155,7 +149,7 @@ impl Inner {
     pub(crate) async fn run_resync(&self, part: Id) {
         let Some(array) = self.volumes.array(part) else { return };
         let lane = &self.jobs.checking;
-        let (parts, seen) = self.begin_check(part, Some(&array));
+        let (parts, seen) = self.begin_check(part, array.visit(Array::written_bytes));
         let (all, done_bytes) = (seen.total_bytes.get(), seen.done_bytes.clone());
         let progress = move |done: u64, total: u64| done_bytes.set(all * done as f64 / total.max(1) as f64);
         let nothing = || std::future::ready(Ok(()));
@@ -194,12 +188,12 @@ impl Inner {
                 // The former layout of a converted volume: all its data is in the other part now.
                 continue;
             }
-            let Some(array) = self.volumes.array(part) else {
+            let Some(array) = self.volumes.array_or_log(part) else {
                 error = Some("it cannot be read".to_owned());
                 break;
             };
-            let regions = array.visit(Array::regions);
-            let (parts, progress) = self.begin_check(part, Some(&array));
+            let regions = array.regions();
+            let (parts, progress) = self.begin_check(part, array.written_bytes());
             let next_region = self.manifest.borrow().scrub.as_ref().map_or(0, |scrub| scrub.next_region);
             let first = next_region.saturating_sub(passed).min(regions);
             let at = Cell::new(first);
@@ -209,7 +203,7 @@ impl Inner {
             match watched(&self.context, &parts, work, FINDINGS_DELAY_NS.min(interval_ns), checkpoint).await {
                 Ok(()) => {}
                 Err(ArrayError::Closed) => {
-                    if self.volumes.array(part).is_some() {
+                    if self.volumes.array_or_log(part).is_some() {
                         // The pool is being closed; its last commit has not been made yet.
                         let _ = scrub.record(&array, passed + at.get()).await;
                     }
@@ -278,28 +272,25 @@ struct ScrubOfVolume<'a> {
 }
 
 impl ScrubOfVolume<'_> {
-    /// Checks an array from region `at` on, no faster than the scrub rate.
+    /// Checks an array or a log from region `at` on, no faster than the scrub rate.
     async fn check(
         &self,
-        array: &ArrayHandle,
+        array: &VolumeArray,
         at: &Cell<u64>,
         progress: &Progress,
     ) -> Result<(), ArrayError> {
-        let (pool, regions) = (self.pool, array.visit(Array::regions));
+        let (pool, regions) = (self.pool, array.regions());
         let per_region = progress.total_bytes.get() / regions.max(1) as f64;
         progress.done_bytes.set(at.get() as f64 * per_region);
         let mut pace = Pace::of(pool);
         while at.get() < regions {
             pace.wait(pool).await?;
+            if pool.lifecycle.is_closed() {
+                return Err(ArrayError::Closed);
+            }
             // Other jobs may have begun or ended.
             pool.set_background_share();
-            let region = at.get();
-            let scrub = async move |array: Array| {
-                let mut found = ScrubReport::default();
-                let scrubbed = array.scrub_range(region..region + 1, &mut found).await;
-                (found, scrubbed)
-            };
-            let (found, scrubbed) = array.call(scrub).await;
+            let (found, scrubbed) = array.scrub_region(at.get()).await;
             self.found.borrow_mut().add(&found);
             if found.found_something() {
                 self.has_findings.set(true);
@@ -309,13 +300,13 @@ impl ScrubOfVolume<'_> {
             progress.add(per_region);
             pace.charge(pool, found.checked_bytes);
         }
-        array.call(async |array| array.release_records().await).await
+        array.release_records().await
     }
 
     /// Records the progress if there are findings, or if the last record is old enough.
     async fn checkpoint(
         &self,
-        array: &ArrayHandle,
+        array: &VolumeArray,
         next_region: u64,
         interval_ns: u64,
     ) -> Result<(), PoolError> {
@@ -329,10 +320,10 @@ impl ScrubOfVolume<'_> {
 
     /// Records the progress, after the checksums recorded for the blocks passed are durable: these
     /// blocks are not checked again.
-    async fn record(&self, array: &ArrayHandle, next_region: u64) -> Result<(), PoolError> {
+    async fn record(&self, array: &VolumeArray, next_region: u64) -> Result<(), PoolError> {
         // Taken at the same moment: the findings are from regions below the recorded position.
         let (volume, report) = (self.volume, self.found.borrow().clone());
-        array.call(async |array| array.release_records().await).await?;
+        array.release_records().await?;
         let summary = ScrubSummary { volume: String::new(), report, error: None };
         let found = ScrubRecord::of(&summary, &self.pool.manifest.borrow());
         self.pool

@@ -116,6 +116,14 @@ pub(crate) struct LogRecord {
     pub segment_bytes: u64,
     /// Each of the two slots of the roots.
     pub slot_bytes: u64,
+    /// Generation of the pool in which a column was last given a place that holds nothing of the
+    /// log: a rebuild begun before counts for nothing.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub filled_since: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl LogRecord {
@@ -209,6 +217,21 @@ impl PartRecord {
             || self.rows.runs().any(|run| {
                 run.places.iter().any(|place| place.state != SlotState::Missing && is_out(place.drive))
             })
+    }
+
+    /// Drive of each column of a log: one for all rows.
+    pub(crate) fn column_drives(&self) -> Vec<u32> {
+        let first = self.rows.runs().next();
+        first.map_or_else(Vec::new, |run| run.places.iter().map(|place| place.drive).collect())
+    }
+
+    /// Gives all rows of a log's column another state.
+    pub(crate) fn set_column(&mut self, column: usize, state: SlotState) {
+        self.rows.update(|_, _, places| {
+            let is_other = places[column].state != state;
+            places[column].state = state;
+            is_other
+        });
     }
 
     /// All drives that it names, some of them often.

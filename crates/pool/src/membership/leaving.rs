@@ -163,9 +163,9 @@ impl Pool {
 impl Manifest {
     /// Refuses to move the content of a drive that has a column of a log volume.
     pub(crate) fn check_no_log_on(&self, number: u32) -> Result<(), PoolError> {
-        let is_on_it =
-            |volume: &&VolumeRecord| volume.parts.iter().any(|part| part.log.is_some() && part.needs(number));
-        let Some(volume) = self.volumes.iter().find(is_on_it) else { return Ok(()) };
+        let is_on_it = |part: &PartRecord| part.log.is_some() && part.column_drives().contains(&number);
+        let has_it = |volume: &&VolumeRecord| volume.parts.iter().any(is_on_it);
+        let Some(volume) = self.volumes.iter().find(has_it) else { return Ok(()) };
         let task = LogTask::Move { drive: self.path_of(number) };
         Err(PoolError::LogVolume { pool: self.name.clone(), volume: volume.name.clone(), task })
     }

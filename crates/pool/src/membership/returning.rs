@@ -15,6 +15,7 @@ use crate::error::PoolError;
 use crate::manifest::drive_record::{DriveRecord, ExclusionKind, Standing, shortened};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{DriveId, PoolId};
+use crate::manifest::volume_record::PartRecord;
 use crate::open::is_cut;
 use crate::open_drives::OpenDrive;
 use crate::rolled_back::SHARED;
@@ -217,10 +218,14 @@ fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
     let online: Vec<u32> =
         manifest.drives.iter().filter(|drive| drive.is_online()).map(|drive| drive.number).collect();
     let is_out = |number: u32| !online.contains(&number);
+    let next = manifest.generation + 1;
     for volume in manifest.volumes.iter_mut().filter(|volume| volume.survives(is_out)) {
-        // Columns of a log are not filled yet: it stays without the drive.
-        for part in volume.parts.iter_mut().filter(|part| part.log.is_none()) {
+        for part in &mut volume.parts {
             let before = known.and_then(|known| known.parts().find(|before| before.id == part.id));
+            if part.log.is_some() {
+                bring_back_column(part, number, before, next);
+                continue;
+            }
             let mut changes = Vec::new();
             for run in part.rows.runs() {
                 for column in 0..run.places.len() {
@@ -261,6 +266,24 @@ fn bring_back(manifest: &mut Manifest, number: u32, known: Option<&Manifest>) {
                     row += count;
                 }
             }
+        }
+    }
+}
+
+/// A log's column that is missing on a drive which is back: to be filled, from where its last
+/// rebuild ended if the drive has what it had then.
+fn bring_back_column(part: &mut PartRecord, number: u32, before: Option<&PartRecord>, next: u64) {
+    let is_it = |place: &SlotPlace| place.drive == number && place.state == SlotState::Missing;
+    for column in 0..part.shape.width {
+        let Some(place) = part.rows.place(0, column).filter(is_it) else { continue };
+        let had = before.is_some_and(|before| {
+            let had = before.rows.place(0, column);
+            had.is_some_and(|had| (had.drive, had.slab) == (place.drive, place.slab))
+                && before.log.map(|log| log.filled_since) == part.log.map(|log| log.filled_since)
+        });
+        part.set_column(column, SlotState::Rebuilding);
+        if !had {
+            part.log.iter_mut().for_each(|log| log.filled_since = next);
         }
     }
 }

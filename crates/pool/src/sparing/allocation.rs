@@ -1,6 +1,7 @@
 //! Spare allocation: new slabs for columns that are missing, chosen so that all drives share the
 //! work. Pure.
 //!
+//! A column of a log lies on one drive, so all of it goes to one, or none of it.
 //! Onto one drive (a dedicated spare) columns go with the slab numbers that they had, as far as it
 //! is large enough. Into distributed spare space they go in short stretches to all drives that are
 //! not in the row, each to the one that the rebuild has least to do with so far: what it reads
@@ -87,9 +88,16 @@ pub(crate) fn allocate(
     let mut taken = Taken::default();
     let mut load = Load::new(manifest, &stretches);
     let total: u64 = stretches.iter().map(|stretch| stretch.rows).sum();
+    let mut columns_of_logs = BTreeSet::new();
     for stretch in stretches {
         let end = stretch.first_row + stretch.rows;
         let mut row = stretch.first_row;
+        if manifest.parts().any(|part| part.id == stretch.part && part.log.is_some()) {
+            if columns_of_logs.insert((stretch.part, stretch.column)) {
+                allocate_column(manifest, books, &stretch, onto, (&mut load, &mut taken));
+            }
+            continue;
+        }
         while row < end {
             let part = manifest.parts().find(|part| part.id == stretch.part);
             let Some(run) = part.and_then(|part| part.rows.run(row)) else { break };
@@ -126,6 +134,42 @@ pub(crate) fn allocate(
         }
     }
     taken
+}
+
+/// Gives a column of a log new slabs: all of them on one drive, or none.
+fn allocate_column(
+    manifest: &mut Manifest,
+    books: &mut FreeSlabs,
+    Stretch { part: id, column, .. }: &Stretch,
+    onto: Onto,
+    (load, taken): (&mut Load, &mut Taken),
+) {
+    let Some(part) = manifest.parts().find(|part| part.id == *id) else { return };
+    let (in_rows, rows) = (part.column_drives(), part.rows.rows());
+    let candidates = match onto {
+        Onto::Drive(drive) => vec![drive],
+        Onto::All => candidates(manifest, books, in_rows[*column], &in_rows),
+    };
+    let stays = |drive: &u32| manifest.drive(*drive).is_some_and(|drive| !drive.is_leaving());
+    let has_room =
+        |drive: &u32| stays(drive) && !books.is_among(*drive, &in_rows) && books.free_slabs(*drive) >= rows;
+    let fitting: Vec<u32> = candidates.into_iter().filter(has_room).collect();
+    let Some(drive) = load.least(&fitting, books) else {
+        taken.without_room += rows;
+        return;
+    };
+    load.add(drive, rows * ROW_LOAD);
+    let next = manifest.generation + 1;
+    let part = manifest.part_mut(*id).expect("just found");
+    part.log.iter_mut().for_each(|log| log.filled_since = next);
+    let mut row = 0;
+    while let Some((end, old)) = part.rows.run(row).map(|run| (run.end_row(), run.place(row, *column))) {
+        let found = books.replace(&[drive], &[], end - row, Some(old.slab)).expect("there is room for all");
+        let new = SlotPlace { drive, slab: found.slab, state: SlotState::Rebuilding };
+        put(&mut part.rows, row, found.rows, *column, new);
+        taken.new.push(Slabs { drive, first: found.slab, count: found.rows as u32 });
+        row += found.rows;
+    }
 }
 
 /// Gives one column of consecutive rows (of one run) new slabs.

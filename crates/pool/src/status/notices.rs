@@ -7,7 +7,6 @@ use crate::manifest::drive_record::Role;
 use crate::manifest::format::Manifest;
 use crate::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
 use crate::volume::thin::slabs_in_use;
-use stripewise_array::rows::{Run, SlotState};
 
 /// A notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,11 +44,6 @@ pub enum Notice {
         volume: String,
         /// Their number.
         areas: usize,
-    },
-    /// Log volumes that lack a drive, which nothing rebuilds.
-    LogsNotRebuilt {
-        /// These volumes.
-        volumes: Vec<String>,
     },
 }
 
@@ -103,15 +97,6 @@ impl Inner {
             if areas > 0 {
                 notices.push(Notice::JournalAreasGone { volume: volume.name.clone(), areas });
             }
-        }
-        let lacks = |run: &Run| run.places.iter().any(|place| place.state != SlotState::Active);
-        let lacking = |volume: &&VolumeRecord| {
-            volume.is_log() && volume.parts.iter().any(|part| part.rows.runs().any(lacks))
-        };
-        let volumes: Vec<String> =
-            manifest.volumes.iter().filter(lacking).map(|volume| volume.name.clone()).collect();
-        if !volumes.is_empty() {
-            notices.push(Notice::LogsNotRebuilt { volumes });
         }
         notices
     }

@@ -217,7 +217,7 @@ impl Inner {
         }
         for part in next.parts() {
             let log = self.volumes.log(part.id);
-            log.iter().for_each(|log| excluded.iter().for_each(|&number| log.drive_gone(part, number)));
+            log.iter().for_each(|log| self.tell_log(log, part, excluded.iter().copied()));
         }
         self.reclaim(before, next, ended, ended_logs);
         for number in excluded {

@@ -108,7 +108,7 @@ impl Inner {
                     }
                     VolumeArray::Log(log) => {
                         self.volumes.insert_log(log.clone());
-                        self.leave_out_of_log(log);
+                        self.follow_record(log);
                     }
                 }
                 self.note_space();
@@ -236,6 +236,9 @@ impl Inner {
         if let Some(reserve_percent) = spec.log {
             check_log(spec, reserve_percent)?;
             let slab_bytes = manifest.slab_bytes;
+            // Its columns cannot move off a drive that leaves.
+            let stays = |drive: &u32| manifest.drive(*drive).is_some_and(|drive| !drive.is_leaving());
+            let drives = drives.into_iter().filter(stays).collect();
             let wish = LogWish { shape, slab_bytes, reserve_percent, size_bytes, drives };
             return self.plan_log(&manifest, spec, &wish, (id, part));
         }

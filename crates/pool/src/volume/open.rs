@@ -116,7 +116,7 @@ impl Inner {
                 let log = self.open_log(record, part, log).await?;
                 self.volumes.insert_log(log.clone());
                 // A drive may have been excluded since.
-                self.leave_out_of_log(&log);
+                self.follow_record(&log);
                 continue;
             }
             let array = match self.open_array(self.array_init(record, part)).await {

@@ -172,11 +172,6 @@ pub(super) fn notice_in_words(notice: &Notice) -> String {
             "{} of the journal of volume {volume} on drives that are gone; the others do its work",
             counted(*areas, "area")
         ),
-        Notice::LogsNotRebuilt { volumes } => format!(
-            "log volumes are not rebuilt yet, also not onto a replacement: copy the data of {} to a \
-             new volume to have its redundancy again",
-            volumes.join(", ")
-        ),
     }
 }
 

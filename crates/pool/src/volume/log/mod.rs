@@ -6,7 +6,8 @@
 //! exclude it ([`roots`]).
 //!
 //! The jobs of arrays in place do not know logs: a log is in a list of its own ([`OpenVolumes`]),
-//! so none of its rows is rebuilt, moved or scrubbed by them.
+//! so none of its rows is moved by them. `jobs/log_rebuild.rs` fills columns of logs that were
+//! given another place, and `jobs/log_scrub.rs` scrubs them.
 //!
 //! Faults expected: drives that fail or are excluded for another volume's sake, file systems under
 //! drives that are full, volumes that are deleted while requests are in flight.
@@ -39,16 +40,14 @@ struct Opened {
     pool: Weak<Inner>,
     part: Id,
     log: Log,
-    /// Number of the drive of each column.
-    drives: Vec<u32>,
     closed_in_order: Arc<AtomicBool>,
     is_abandoned: Cell<bool>,
 }
 
 impl LogArray {
-    pub(crate) fn new(pool: &Inner, part: Id, log: Log, drives: Vec<u32>) -> Self {
+    pub(crate) fn new(pool: &Inner, part: Id, log: Log) -> Self {
         let (closed_in_order, is_abandoned) = (Arc::default(), Cell::new(false));
-        Self(Rc::new(Opened { pool: pool.me.clone(), part, log, drives, closed_in_order, is_abandoned }))
+        Self(Rc::new(Opened { pool: pool.me.clone(), part, log, closed_in_order, is_abandoned }))
     }
 
     /// Identity of the part.
@@ -69,9 +68,9 @@ impl LogArray {
     /// A drive is out, and the record says so. If the part cannot do without it, nothing is
     /// written any more, and what the drive holds stays current.
     pub(crate) fn drive_gone(&self, part: &PartRecord, number: u32) {
-        let columns = self.0.drives.iter().enumerate();
+        let columns = part.column_drives().into_iter().enumerate();
         let gone: MemberSet =
-            columns.filter(|(_, drive)| **drive == number).map(|(column, _)| column).collect();
+            columns.filter(|(_, drive)| *drive == number).map(|(column, _)| column).collect();
         if gone.is_empty() {
             return;
         }
@@ -143,7 +142,7 @@ pub(crate) fn array_error(error: LogError) -> ArrayError {
         | LogError::Invalid(_)
         | LogError::TooSmall { .. }
         | LogError::Roots(_)
-        | LogError::RebuildRefused { .. } => ArrayError::Log(error.to_string()),
+        | LogError::Replaced { .. } => ArrayError::Log(error.to_string()),
         LogError::Protected => ArrayError::Protected,
         LogError::Closed => ArrayError::Closed,
         LogError::Layout(error) => ArrayError::Layout(error),

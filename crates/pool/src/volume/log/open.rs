@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use stripewise_array::{ArrayError, Member};
+use stripewise_array::ArrayError;
 use stripewise_layout::MemberSet;
 use stripewise_log::{Column, Columns, Log, LogInit, LogOptions, SlotRoots, Stretch};
 
@@ -24,7 +24,6 @@ const MEMORY_BYTES: u64 = 64 << 20;
 struct Prepared {
     init: LogInit,
     roots: Rc<PoolRoots>,
-    drives: Vec<u32>,
     options: LogOptions,
 }
 
@@ -34,14 +33,8 @@ impl PartRecord {
         self.rows.rows().saturating_mul(slab_bytes)
     }
 
-    /// Drive of each column of a log: one for all rows.
-    fn column_drives(&self) -> Vec<u32> {
-        let first = self.rows.runs().next();
-        first.map_or_else(Vec::new, |run| run.places.iter().map(|place| place.drive).collect())
-    }
-
     /// Columns of which something is not current.
-    fn lacking_columns(&self) -> MemberSet {
+    pub(crate) fn lacking_columns(&self) -> MemberSet {
         let is_lacking =
             |column: &usize| self.rows.runs().any(|run| run.places[*column].state != SlotState::Active);
         (0..self.shape.width).filter(is_lacking).collect()
@@ -73,10 +66,10 @@ impl Inner {
         part: &PartRecord,
         log: &LogRecord,
     ) -> Result<LogArray, PoolError> {
-        let Prepared { init, drives, options, .. } = self.prepare_log(part, log)?;
+        let Prepared { init, options, .. } = self.prepare_log(part, log)?;
         let (identity, size_bytes) = (part.log_identity(), record.size_bytes);
         let log = Log::create(&self.context, &self.buffers, init, identity, size_bytes, options).await;
-        Ok(LogArray::new(self, part.id, log.map_err(array_error)?, drives))
+        Ok(LogArray::new(self, part.id, log.map_err(array_error)?))
     }
 
     /// Opens the log of a volume.
@@ -87,7 +80,7 @@ impl Inner {
         log: &LogRecord,
     ) -> Result<LogArray, String> {
         let text = |error: ArrayError| error.to_string();
-        let Prepared { mut init, roots, drives, options } =
+        let Prepared { mut init, roots, options } =
             self.prepare_log(part, log).map_err(|error| error.to_string())?;
         let columns = init.columns.clone();
         let found = roots.slots.load(init.missing).await;
@@ -100,7 +93,7 @@ impl Inner {
         init.missing = found.missing;
         let opened = Log::open(&self.context, &self.buffers, init, &found.roots, options).await;
         let opened = match opened {
-            Ok(log) => LogArray::new(self, part.id, log, drives),
+            Ok(log) => LogArray::new(self, part.id, log),
             Err(error) => {
                 columns.end().await;
                 return Err(text(array_error(error)));
@@ -118,35 +111,51 @@ impl Inner {
 
     fn prepare_log(&self, part: &PartRecord, log: &LogRecord) -> Result<Prepared, PoolError> {
         let slab_bytes = self.manifest.borrow().slab_bytes;
-        let drives = part.column_drives();
-        let members: Vec<Option<Rc<Member>>> =
-            drives.iter().map(|&number| self.working_member(number)).collect();
+        let all: Vec<Column> = (0..part.shape.width).map(|column| self.column(part, column)).collect();
         let lacking = part.lacking_columns();
-        let missing: MemberSet = (0..drives.len())
-            .filter(|&column| lacking.contains(column) || members[column].is_none())
-            .collect();
-        let column = |(index, member): (usize, &Option<Rc<Member>>)| {
-            let capacity_bytes =
-                self.manifest.borrow().drive(drives[index]).map_or(0, |drive| drive.capacity_bytes);
-            let base_bytes = addresses::slabs_base_bytes(capacity_bytes, slab_bytes);
-            Column { member: member.clone(), stretches: stretches(part, index, base_bytes, slab_bytes) }
-        };
-        let columns = Columns::new(members.iter().enumerate().map(column));
+        let is_missing = |column: &usize| lacking.contains(*column) || all[*column].member.is_none();
+        let missing: MemberSet = (0..all.len()).filter(is_missing).collect();
+        let columns = Columns::new(all);
         let slots = SlotRoots::new(columns.clone(), part.log_identity(), part.shape, 0, log.slot_bytes)
             .map_err(array_error)?;
-        let labels = members.iter().map(|member| member.as_ref().map(|member| member.label().clone()));
-        let roots = Rc::new(PoolRoots { pool: self.me.clone(), slots, labels: labels.collect() });
+        let roots = Rc::new(PoolRoots::new(self.me.clone(), part.id, columns.clone(), slots));
         let space = log.sizes().space(part.shape, part.column_bytes(slab_bytes));
         let init = LogInit { space, columns, missing, roots: roots.clone() };
-        Ok(Prepared { init, roots, drives, options: log.options(self.options.log_memory_bytes) })
+        Ok(Prepared { init, roots, options: log.options(self.options.log_memory_bytes) })
     }
 
-    /// Drives that were excluded while a log was being made or opened.
-    pub(crate) fn leave_out_of_log(&self, log: &LogArray) {
+    /// The drive and place of a log's column.
+    fn column(&self, part: &PartRecord, column: usize) -> Column {
+        let manifest = self.manifest.borrow();
+        let number = part.rows.place(0, column).map(|place| place.drive);
+        let capacity_bytes =
+            number.and_then(|number| manifest.drive(number)).map_or(0, |drive| drive.capacity_bytes);
+        let base_bytes = addresses::slabs_base_bytes(capacity_bytes, manifest.slab_bytes);
+        let stretches = stretches(part, column, base_bytes, manifest.slab_bytes);
+        Column { member: number.and_then(|number| self.drives.working(&manifest, number)), stretches }
+    }
+
+    /// Has a log that was just made or opened follow what was recorded since.
+    pub(crate) fn follow_record(&self, log: &LogArray) {
         let manifest = self.manifest.borrow();
         let Some(part) = manifest.parts().find(|part| part.id == log.part()) else { return };
-        for drive in manifest.drives.iter().filter(|drive| !drive.is_online()) {
-            log.drive_gone(part, drive.number);
+        let out = manifest.drives.iter().filter(|drive| !drive.is_online()).map(|drive| drive.number);
+        self.tell_log(log, part, out);
+    }
+
+    /// Notifies a log of drives that are out, and of places that were given to columns that are to
+    /// be rebuilt.
+    pub(crate) fn tell_log(&self, log: &LogArray, part: &PartRecord, out: impl Iterator<Item = u32>) {
+        out.for_each(|number| log.drive_gone(part, number));
+        for column in 0..part.shape.width {
+            let is_to_fill =
+                part.rows.place(0, column).is_some_and(|place| place.state == SlotState::Rebuilding);
+            if is_to_fill && log.log().missing().contains(column) {
+                let new = self.column(part, column);
+                if !log.log().columns().has(column, &new) {
+                    log.log().replace_column(column, new);
+                }
+            }
         }
     }
 

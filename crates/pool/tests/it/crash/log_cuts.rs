@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use stripewise_drive::{Buffer, Drive, MemoryDrive, SplitMix64};
-use stripewise_pool::{Volume, VolumeSpec};
+use stripewise_pool::{JobKind, Volume, VolumeSpec, VolumeState};
 
 use crate::kit::pool::*;
 
@@ -109,6 +109,75 @@ async fn client(volume: Volume, history: Rc<History>, number: u64, seed: u64) {
     }
 }
 
+/// A drive fails, a spare takes its column, and power is cut again and again while that is filled.
+fn rebuilding_life(seed: u64) {
+    let mut random = SplitMix64::new(seed);
+    let (layout, drives) = [("raid5", 4), ("raid6", 5), ("raid1", 2), ("raid10", 4)][seed as usize % 4];
+    let mut images: Vec<Rc<MemoryDrive>> = memory_drives(drives + 1, 24);
+    let creation = Life::new();
+    let history = creation.run(async {
+        let (data, spares) = images.split_at(drives);
+        let pool = creation.create(&as_drives(data), &as_drives(spares)).await.unwrap();
+        let spec = VolumeSpec { log: Some(15), ..volume_spec("log", layout, Some(3 * MIB)) };
+        let volume = pool.create_volume(spec).await.unwrap();
+        let history = History::new(volume.capacity_bytes() / BLOCK);
+        let blocks = history.blocks.borrow().len() as u64;
+        for number in 0..blocks {
+            assert!(history.write(&volume, number, false).await);
+        }
+        pool.close().await.unwrap();
+        history
+    });
+    drop(creation);
+    let failed = random.below(drives as u64) as usize;
+    for round in 0..ROUNDS {
+        let what = format!("seed {seed}, {layout}, round {round}");
+        let cut = Cut::over(&images, seed * 100 + round);
+        let life = Life::new();
+        life.run(async {
+            let pool = life.open(&cut.drives(&life.context)).await.unwrap();
+            let volume = pool.volume("log").unwrap_or_else(|error| panic!("{what}: {error}"));
+            history.judge(&volume, &what).await;
+            if round == 1 {
+                let id = id_of(&pool.status(), &format!("drive{failed}"));
+                pool.fail_drive(id, "a test").await.unwrap();
+            }
+            cut.arm(1 + random.below(300));
+            pool.start_jobs();
+            let clients: Vec<_> = (0..CLIENTS)
+                .map(|number| {
+                    life.context.spawn(client(volume.clone(), history.clone(), number, seed * 1000 + round))
+                })
+                .collect();
+            for client in clients {
+                client.await;
+            }
+        });
+        drop(life);
+        images = cut.images();
+    }
+    let life = Life::new();
+    life.run(async {
+        let pool = life.open(&as_drives(&images)).await.unwrap();
+        let volume = pool.volume("log").unwrap();
+        history.judge(&volume, &format!("seed {seed}, at the end")).await;
+        pool.wait(JobKind::Rebuild).await.unwrap();
+        assert_eq!(volume.info().unwrap().state, VolumeState::Online, "seed {seed}");
+        pool.close().await.unwrap();
+    });
+    drop(life);
+    for lost in (0..=drives).filter(|lost| *lost != failed) {
+        let kept = images.iter().enumerate().filter(|(index, _)| *index != lost && *index != failed);
+        let kept: Vec<_> = kept.map(|(_, image)| image.duplicate(&image.info().label)).collect();
+        let life = Life::new();
+        life.run(async {
+            let pool = life.open(&as_drives(&kept)).await.unwrap();
+            history.judge(&pool.volume("log").unwrap(), &format!("seed {seed}, without drive{lost}")).await;
+            pool.close().await.unwrap();
+        });
+    }
+}
+
 fn life(seed: u64) {
     let mut random = SplitMix64::new(seed);
     let (layout, drives) = [("raid5", 4), ("raid6", 5), ("raid1", 2), ("raid10", 4)][seed as usize % 4];
@@ -166,5 +235,18 @@ test_cases! {
         raid10: 7,
         raid5_again: 8,
         raid6_again: 9,
+    }
+}
+
+test_cases! {
+    logs_are_rebuilt_across_cuts = rebuilding_life {
+        raid5: 4,
+        raid6: 5,
+        raid1: 6,
+        raid10: 7,
+        raid5_again: 8,
+        raid6_again: 9,
+        raid1_again: 10,
+        raid10_again: 11,
     }
 }

@@ -3,6 +3,8 @@
 mod conversion;
 mod conversion_random;
 mod evacuation;
+mod log_rebuild;
+mod log_scrub;
 mod many_lost_blocks;
 mod rebalance;
 mod rebuild;
