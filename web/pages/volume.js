@@ -92,7 +92,7 @@ export function Volume({ pool, name }) {
     return html`<main id="main" tabindex="-1">${crumbs}<h1>${pool}/${name}</h1>
       <p class="quiet" role="status">${pools.value === null ? 'Reading the volume…' : `There is no volume ${pool}/${name}.`}</p></main>`;
   }
-  const options = [volume.thin ? 'thin' : 'fully allocated', volume.write_back ? 'write-back' : 'write-through', volume.checksums ? 'checksums' : 'no checksums', volume.pin !== 'none' && `pinned to ${volume.pin} drives`];
+  const options = [volume.thin ? 'thin' : 'fully allocated', volume.write_back ? 'write-back' : 'write-through', volume.checksums ? 'checksums' : 'no checksums', volume.pin !== 'none' && `pinned to ${volume.pin} drives`, volume.slices > 1 && `${volume.slices} slices`];
   return html`<main id="main" tabindex="-1">${crumbs}
     <div class="title"><h1>${pool}/${name}</h1><${State} state=${volume.state} /><${VolumeButtons} volume=${volume} /></div>
     <div class="summary card ${volume.state === 'rebuilding' ? 'degraded' : volume.state}"><dl>

@@ -139,6 +139,8 @@ mutations! {
     UnalignedWritesTogether,
     /// The server of a network drive is asked again while it may still execute old requests.
     UnsettledServerAsked,
+    /// A flush of a volume that is cut into slices leaves out the last one.
+    FlushForgetsSlice,
 }
 
 impl Mutation {

@@ -129,6 +129,9 @@ pub struct Tuning {
     pub convert_unrecorded_bytes: u64,
     /// or after this time.
     pub convert_record_ns: u64,
+    /// Smallest extent that goes to the slices of a new volume in turn, rounded up to whole
+    /// stripes.
+    pub slice_extent_bytes: u64,
     /// Counters of a new pool, map or journal start after this number. Tests start just below a
     /// power of two, so that a counter kept in too few bits wraps around within a run.
     pub first_number: u64,
@@ -171,6 +174,7 @@ impl Default for Tuning {
             convert_piece_bytes: 1 << 20,
             convert_unrecorded_bytes: 256 << 20,
             convert_record_ns: 10 * SECOND_NS,
+            slice_extent_bytes: 4 << 20,
             first_number: 0,
         }
     }

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         ("long", long as fn() -> Made),
         ("lost", lost as fn() -> Made),
         ("destroyed", destroyed as fn() -> Made),
+        ("slices", slices as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -495,6 +496,29 @@ fn destroyed() -> Made {
         life.cut()
     });
     Made { what: "a pool that was destroyed", drives, book }
+}
+
+/// A thin volume in three slices, with a drive away and writes that are only in the journals.
+fn slices() -> Made {
+    let mut book = Book::default();
+    let life = Life::on(&empty_drives(&[32; 4]));
+    let drives = life.run(async {
+        let tuning = Tuning { slice_extent_bytes: 384 << 10, ..Tuning::default() };
+        let array = ArrayOptions { tuning, ..ArrayOptions::default() };
+        let spec = pool_spec("slices", &life.drives);
+        let spec = PoolSpec { options: PoolOptions { array, ..options() }, ..spec };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("made");
+        let five = volume_spec("five", "raid5", 4, 14 * MIB + BLOCK);
+        let spec = VolumeSpec { slices: Some(3), write_back: Some(true), thin: true, ..five };
+        let volume = pool.create_volume(spec).await.expect("made");
+        book.write_quarters(&volume, 0, 5 * MIB, 1).await;
+        volume.flush().await.expect("flushed");
+        pool.offline(id_of(&pool, "drive1")).await.expect("taken out");
+        book.write(&volume, 9 * MIB - SMALL, SMALL, 2).await;
+        book.write_small(&volume, 20).await;
+        life.cut()
+    });
+    Made { what: "a thin volume in slices, a drive away", drives, book }
 }
 
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents

@@ -498,6 +498,31 @@ pub enum PoolError {
         /// The work.
         task: LogTask,
     },
+    /// Seek-bound drives, on which a volume has one array.
+    #[error(
+        "volume {volume} is to have {slices} slices, and its drives are seek-bound: each slice has journal areas of \
+         its own, and every write would go back and forth between them"
+    )]
+    SeekBoundSlices {
+        /// The volume.
+        volume: String,
+        /// Number asked for.
+        slices: u32,
+    },
+    /// A size in which a slice of the volume would be empty.
+    #[error(
+        "volume {volume} of {slices} slices has at least {least_bytes} bytes, an extent for each, not {size_bytes}"
+    )]
+    TooSmallForSlices {
+        /// The volume.
+        volume: String,
+        /// Number of slices.
+        slices: u32,
+        /// Size asked for, bytes.
+        size_bytes: u64,
+        /// Smallest size, bytes.
+        least_bytes: u64,
+    },
     /// A job could not go on.
     #[error("{0}")]
     Job(String),

@@ -1,7 +1,8 @@
 //! The open volumes of a pool: the array of each part, and the I/O path of each volume. For volumes
 //! that could not be opened, the reason.
 //!
-//! A volume has one part; during a conversion to another layout it has two.
+//! A volume has one part, or one for each of its slices; during a conversion to another layout it
+//! has those of both.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +10,11 @@ use std::rc::Rc;
 
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{Id, VolumeId};
-use crate::manifest::volume_record::VolumeRecord;
+use crate::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::volume::io::VolumeIo;
 use crate::volume::log::LogArray;
+use crate::volume::part_array::PartArray;
+use crate::volume::sliced::Sliced;
 use crate::volume::volume_array::VolumeArray;
 use stripewise_array::{Array, ArrayError, ArrayHandle};
 
@@ -50,9 +53,9 @@ impl OpenVolumes {
     }
 
     /// The array or the log of a part.
-    pub(crate) fn array_or_log(&self, part: Id) -> Option<VolumeArray> {
-        let in_place = self.array(part).map(VolumeArray::InPlace);
-        in_place.or_else(|| self.log(part).map(VolumeArray::Log))
+    pub(crate) fn array_or_log(&self, part: Id) -> Option<PartArray> {
+        let in_place = self.array(part).map(PartArray::InPlace);
+        in_place.or_else(|| self.log(part).map(PartArray::Log))
     }
 
     /// All open logs.
@@ -132,8 +135,19 @@ impl OpenVolumes {
         if let Some(io) = self.ios.borrow().get(&record.id) {
             return Some(io.clone());
         }
-        let arrays: Option<Vec<VolumeArray>> =
-            record.parts.iter().map(|part| self.array_or_log(part.id)).collect();
+        let in_place = |group: &[PartRecord]| -> Option<Sliced> {
+            let arrays =
+                group.iter().map(|part| self.array(part.id)).collect::<Option<Vec<ArrayHandle>>>()?;
+            Some(match group.first()?.slice {
+                None => arrays.into_iter().next()?.into(),
+                Some(slice) => Sliced::of(arrays, slice.slicing(), record.size_bytes),
+            })
+        };
+        let array = |group: &[PartRecord]| match group {
+            [part] if part.log.is_some() => self.log(part.id).map(VolumeArray::Log),
+            _ => in_place(group).map(VolumeArray::InPlace),
+        };
+        let arrays: Option<Vec<VolumeArray>> = record.groups().map(array).collect();
         let io = match (&arrays?[..], record.conversion) {
             ([array], _) => VolumeIo::plain(array.clone()),
             ([VolumeArray::InPlace(old), VolumeArray::InPlace(new)], Some(conversion)) => {

@@ -11,6 +11,7 @@ use crate::manifest::drive_record::{Exclusion, ExclusionKind, Role};
 use crate::manifest::events::EventKind;
 use crate::manifest::format::{Manifest, RebalanceIntent, ScrubIntent};
 use crate::manifest::ids::Id;
+use crate::manifest::slice_record::SliceRecord;
 use crate::manifest::volume_record::{
     Conversion, JournalPlaceRecord, MetaPlaceRecord, MetaRecord, PartRecord, Pin, PlaceState, VolumeRecord,
 };
@@ -44,6 +45,7 @@ pub(crate) fn part(manifest: &Manifest, id: u128, level: Level, width: usize, ro
         shape,
         meta: MetaRecord { slabs: 1, map_rows: rows, places: places.into_iter().map(place).collect() },
         log: None,
+        slice: None,
         journal: Vec::new(),
         old_lost: Vec::new(),
         old_dead: Vec::new(),
@@ -66,6 +68,28 @@ pub(crate) fn add_volume(manifest: &mut Manifest, id: u128, level: Level, width:
         parts: vec![part],
         conversion: None,
     });
+    assert_eq!(manifest.check(), Ok(()));
+}
+
+/// Adds a RAID 5 over three drives that is cut into slices of as many rows each.
+pub(crate) fn add_sliced_volume(manifest: &mut Manifest, id: u128, slices: u32, rows: u64) {
+    let row_bytes = 2 * manifest.slab_bytes;
+    manifest.volumes.push(VolumeRecord {
+        id: Id(id),
+        name: format!("v{id}"),
+        size_bytes: u64::from(slices) * rows * row_bytes,
+        thin: false,
+        write_back: false,
+        checksums: true,
+        pin: Pin::None,
+        parts: Vec::new(),
+        conversion: None,
+    });
+    for number in 0..slices {
+        let part = part(manifest, id + 1000 + u128::from(number), Level::Raid5, 3, rows);
+        let slice = Some(SliceRecord { number, of: slices, extent_bytes: row_bytes });
+        manifest.volumes.last_mut().expect("just added").parts.push(PartRecord { slice, ..part });
+    }
     assert_eq!(manifest.check(), Ok(()));
 }
 

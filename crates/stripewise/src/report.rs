@@ -263,7 +263,11 @@ pub(crate) fn volume_table(volumes: &[VolumeReport]) -> Table {
 
 /// Level of a volume's layout, and its kind.
 fn layout_in_words(volume: &VolumeReport) -> String {
-    if volume.log.is_some() { format!("{} log", volume.layout) } else { volume.layout.clone() }
+    match volume.slices {
+        _ if volume.log.is_some() => format!("{} log", volume.layout),
+        1 => volume.layout.clone(),
+        slices => format!("{} in {slices} slices", volume.layout),
+    }
 }
 
 /// State of a log, for people.
@@ -297,6 +301,10 @@ impl Shown for VolumeReport {
             ByteSize(self.interleave_bytes)
         );
         page.field("layout", layout, Style::Plain);
+        if let Some(extent_bytes) = self.slice_extent_bytes {
+            let slices = format!("{}, extents of {} in turn", self.slices, ByteSize(extent_bytes));
+            page.field("slices", slices, Style::Plain);
+        }
         if let Some(conversion) = &self.conversion {
             let back = if conversion.is_cancelled { "cancelled, back " } else { "" };
             let progress = format!(

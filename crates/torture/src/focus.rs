@@ -84,6 +84,8 @@ focuses! {
     Shrinks,
     /// Thin volumes that give space back and take it again.
     Thin,
+    /// Power cuts of volumes that are cut into slices.
+    Slices,
 }
 
 impl Focus {
@@ -143,6 +145,7 @@ impl Focus {
             Mutation::RecordWithoutReserve | Mutation::PlanCopiesRecord => Self::FullRecords,
             Mutation::LossesNeedNoRecord => Self::ManyLosses,
             Mutation::FreedAtOnce => Self::Thin,
+            Mutation::FlushForgetsSlice => Self::Slices,
             Mutation::FlushErrorReportedOnce
             | Mutation::ReopenedWithoutLosses
             | Mutation::UnalignedWritesTogether => Self::Files,

@@ -117,6 +117,8 @@ pub enum Drawn {
     /// Everything there is.
     #[default]
     Now,
+    /// No volume is cut into slices.
+    BeforeSlices,
     /// No volume is used as a file (in seeds that leave 1 when divided by 3).
     BeforeFiles,
     /// All arrays on the shard of their pool, and all counters from their usual start.
@@ -131,14 +133,19 @@ pub enum Drawn {
 }
 
 impl Drawn {
+    /// True if volumes are cut into slices.
+    pub(crate) fn has_slices(self) -> bool {
+        self == Self::Now
+    }
+
     /// True if volumes are used as files.
     pub(crate) fn has_files(self) -> bool {
-        self == Self::Now
+        self.has_slices() || self == Self::BeforeSlices
     }
 
     /// True if arrays are spread over shards, and counters may start below 2^32.
     pub(crate) fn has_shards(self) -> bool {
-        matches!(self, Self::Now | Self::BeforeFiles)
+        self.has_files() || self == Self::BeforeFiles
     }
 
     /// True if there are lost connections and forced zeros.

@@ -14,8 +14,8 @@ use stripewise_array::{ArrayError, ArrayOptions, MemberOptions};
 use stripewise_drive::{BufferPool, Context, Drive};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{
-    DrawnShards, DriveId, DriveState, Host, JobKind, Notice, OpenMode, Pin, Pool, PoolOptions, PoolSpec,
-    PoolState, Role, ShareState, TierOptions, VolumeSpec,
+    DrawnShards, DriveId, DriveState, Host, JobKind, Notice, OpenMode, Pin, Pool, PoolError, PoolOptions,
+    PoolSpec, PoolState, Role, ShareState, TierOptions, VolumeSpec,
 };
 
 pub(crate) use files::{File, Mount};
@@ -213,6 +213,8 @@ pub(crate) struct NewVolume {
     pub write_back: bool,
     /// True if space is allocated as it is written.
     pub thin: bool,
+    /// Number of slices, as far as its size and the space allow.
+    pub slices: u32,
 }
 
 impl Subject {
@@ -269,14 +271,26 @@ impl Subject {
 
     /// Creates a volume.
     pub(crate) async fn create_volume(&self, settings: Settings, new: &NewVolume) -> Result<Store, Refusal> {
-        let spec = VolumeSpec {
-            size_bytes: Some(new.size_bytes),
-            write_back: Some(new.write_back),
-            thin: new.thin,
-            checksums: Some(settings.checksums),
-            ..VolumeSpec::new(&new.name, new.layout)
-        };
-        self.pool.create_volume(spec).await.map(Store::new).map_err(refusal)
+        let mut slices = new.slices;
+        loop {
+            let spec = VolumeSpec {
+                size_bytes: Some(new.size_bytes),
+                write_back: Some(new.write_back),
+                thin: new.thin,
+                checksums: Some(settings.checksums),
+                slices: Some(slices),
+                ..VolumeSpec::new(&new.name, new.layout)
+            };
+            match self.pool.create_volume(spec).await {
+                Err(
+                    PoolError::NoSpace { .. }
+                    | PoolError::ThinTooLarge { .. }
+                    | PoolError::TooSmallForSlices { .. }
+                    | PoolError::SeekBoundSlices { .. },
+                ) if slices > 1 => slices /= 2,
+                made => return made.map(Store::new).map_err(refusal),
+            }
+        }
     }
 
     /// Finds a volume.
@@ -375,9 +389,14 @@ impl Subject {
         self.pool.status().volumes.iter().any(|volume| volume.conversion.is_some())
     }
 
-    /// Starts to convert a volume.
-    pub(crate) async fn convert(&self, name: &str, layout: LayoutSpec) -> Result<(), Refusal> {
-        self.pool.convert_volume(name, layout).await.map_err(refusal)
+    /// Starts to convert a volume; to slices, as far as its size allows.
+    pub(crate) async fn convert(&self, name: &str, layout: LayoutSpec, slices: u32) -> Result<(), Refusal> {
+        match self.pool.convert(name, Some(layout), Some(slices)).await {
+            Err(PoolError::SeekBoundSlices { .. } | PoolError::TooSmallForSlices { .. }) => {
+                self.pool.convert(name, Some(layout), Some(1)).await.map_err(refusal)
+            }
+            begun => begun.map_err(refusal),
+        }
     }
 
     /// Runs conversions until all are complete or blocked.

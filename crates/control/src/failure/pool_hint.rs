@@ -114,7 +114,7 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
                  convert {pool}/{volume} --cancel` takes it back"
         ),
         PoolError::SameLayout { .. } => {
-            "name another layout, or other columns, groups or interleave".to_owned()
+            "name another layout, or other columns, groups, interleave or slices".to_owned()
         }
         PoolError::NoRoomToConvert { .. } => {
             "add drives, delete a volume, or choose a layout that takes less; each row needs \
@@ -137,6 +137,10 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
         }
         PoolError::Layout(error) | PoolError::Array(ArrayError::Layout(error)) => error.hint(),
         PoolError::LogVolume { task, volume, .. } => of_log(task, volume),
+        PoolError::SeekBoundSlices { .. } => "give it one slice: --slices 1".to_owned(),
+        PoolError::TooSmallForSlices { least_bytes, .. } => {
+            format!("give it {} or more, or fewer slices", ByteSize(*least_bytes))
+        }
         PoolError::DriveInUse { .. } => "`pool retire` empties it first, and then lets go of it".to_owned(),
         PoolError::NoRoomElsewhere { needs: Some(_), .. } => "`stripewise pool add` adds a drive".to_owned(),
         PoolError::NoRoomElsewhere { .. } => "add a drive first, or delete or shrink volumes".to_owned(),
@@ -240,6 +244,16 @@ mod tests {
                     task: LogTask::Move { drive: drive() },
                 },
                 "`pool replace` then rebuilds",
+            ),
+            (PoolError::SeekBoundSlices { volume: volume(), slices: 4 }, "--slices 1"),
+            (
+                PoolError::TooSmallForSlices {
+                    volume: volume(),
+                    slices: 2,
+                    size_bytes: 1,
+                    least_bytes: 8 << 20,
+                },
+                "8 MiB or more",
             ),
             (PoolError::Layout(LayoutError::TooFewColumns { level: Level::Raid6, needed: 4, given: 3 }), ""),
         ];

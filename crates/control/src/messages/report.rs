@@ -254,8 +254,15 @@ pub struct VolumeReport {
     pub interleave_bytes: u64,
     /// Number of rows after which parity rotates to the next drives; 1 without parity.
     pub rotation_rows: u32,
-    /// Size of the journal area on each drive that has one; 0 without a journal.
+    /// Size of the journal area on each drive that has one, of all slices together; 0 without a
+    /// journal.
     pub journal_area_bytes: u64,
+    /// Number of slices that the volume is cut into; 1: it is not.
+    #[serde(default = "one_slice")]
+    pub slices: u32,
+    /// Size of the extents that go to the slices in turn; `null` for one slice.
+    #[serde(default)]
+    pub slice_extent_bytes: Option<u64>,
     /// Usable size.
     pub capacity_bytes: u64,
     /// Space used on all drives together, with region map and journal.
@@ -349,6 +356,9 @@ pub struct ConversionReport {
     pub from_layout: String,
     /// Number of drives per row of the old layout.
     pub from_columns: usize,
+    /// Number of slices of the old layout.
+    #[serde(default = "one_slice")]
+    pub from_slices: u32,
     /// Offset in the volume below which the new layout holds the data.
     pub next_offset_bytes: u64,
     /// Completed share.
@@ -501,6 +511,11 @@ impl From<&DriveStatus> for DriveReport {
     }
 }
 
+/// Slices of a volume in a report that does not name them.
+fn one_slice() -> u32 {
+    1
+}
+
 impl VolumeReport {
     fn new(pool: &str, volume: &VolumeInfo, drives: &[DriveReport]) -> Self {
         let slot = |slot: &SlotStatus| {
@@ -527,6 +542,8 @@ impl VolumeReport {
             interleave_bytes: volume.shape.interleave_bytes,
             rotation_rows: volume.shape.rotation_rows,
             journal_area_bytes: volume.journal_area_bytes,
+            slices: volume.slices,
+            slice_extent_bytes: volume.slice_extent_bytes,
             capacity_bytes: volume.capacity_bytes,
             allocated_bytes: volume.allocated_bytes,
             written_bytes: volume.written_bytes,
@@ -542,6 +559,7 @@ impl VolumeReport {
             conversion: volume.conversion.as_ref().map(|conversion| ConversionReport {
                 from_layout: conversion.from.level.to_string(),
                 from_columns: conversion.from.width,
+                from_slices: conversion.from_slices,
                 next_offset_bytes: conversion.next_offset_bytes,
                 percent: conversion.percent,
                 is_cancelled: conversion.is_cancelled,

@@ -307,6 +307,9 @@ requests! {
         pin: Pin,
         /// It never overwrites, and clients do not get this share of its space, percent.
         log_reserve_percent: Option<u32>,
+        /// Number of slices; one if left out.
+        #[serde(default)]
+        slices: Option<u32>,
     }
     /// To give a volume another size.
     ResizeVolume as "volume resize" {
@@ -319,8 +322,11 @@ requests! {
     ConvertVolume as "volume convert" {
         /// The volume.
         volume: VolumeName,
-        /// The layout to be; left out: back to the one that it had.
+        /// The layout to be; left out: unchanged, or without `slices` back to the one that it had.
         layout: Option<LayoutSpec>,
+        /// Number of slices to be; left out: unchanged.
+        #[serde(default)]
+        slices: Option<u32>,
         /// Also to one that survives the loss of fewer drives.
         yes: bool,
         /// To wait until that is done.
@@ -553,6 +559,7 @@ mod tests {
                 checksums: None,
                 pin: Pin::Fast,
                 log_reserve_percent: None,
+                slices: Some(4),
             }
             .into(),
             ShowLoad { pool: pool(), seconds: Some(1.5), count: Some(3), causes: false }.into(),
@@ -599,7 +606,8 @@ mod tests {
         assert_eq!(told[3], "pool set tank --settings patrol_rate=none space_warning=90");
         assert_eq!(
             told[4],
-            "volume create tank/a --layout level=raid6 --pin fast --size-bytes 1073741824 --thin --write-back off"
+            "volume create tank/a --layout level=raid6 --pin fast --size-bytes 1073741824 --slices 4 --thin \
+             --write-back off"
         );
     }
 }

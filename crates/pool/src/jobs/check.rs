@@ -9,8 +9,9 @@ use crate::jobs::kind::JobKind;
 use crate::jobs::scrub::Pace;
 use crate::jobs::{Progress, SECOND_NS, ScrubSummary};
 use crate::manifest::ids::{Id, VolumeId};
+use crate::manifest::slice_record::SliceRecord;
 use crate::status::activity::Activity;
-use crate::volume::volume_array::VolumeArray;
+use crate::volume::part_array::PartArray;
 use crate::{Inner, Pool};
 use stripewise_array::{ArrayError, ScrubReport};
 
@@ -23,18 +24,28 @@ impl Pool {
         let mut summaries = Vec::new();
         for volume in volumes {
             let found = inner.manifest.borrow().volume_by_id(volume).map(|volume| {
-                (volume.name.clone(), volume.parts.iter().map(|part| part.id).collect::<Vec<Id>>())
+                let parts = volume.parts.iter().map(|part| (part.id, part.slice));
+                (volume.name.clone(), parts.collect::<Vec<(Id, Option<SliceRecord>)>>())
             });
             // Deleted in the meantime.
             let Some((name, parts)) = found else { continue };
             let mut report = ScrubReport::default();
             let mut error = None;
-            for part in parts {
+            for (part, slice) in parts {
                 let Some(array) = inner.volumes.array_or_log(part) else {
                     error = Some("it cannot be read".to_owned());
                     continue;
                 };
-                match inner.check_part(&array, &name, &mut report, on_progress).await {
+                let mut of_part = ScrubReport::default();
+                let checked = inner.check_part(&array, &name, &mut of_part, on_progress).await;
+                if let Some(slice) = slice {
+                    for place in &mut of_part.places {
+                        place.offset_bytes =
+                            slice.slicing().volume_offset(slice.number as usize, place.offset_bytes);
+                    }
+                }
+                report.add(&of_part);
+                match checked {
                     Ok(()) => {}
                     Err(ArrayError::Closed) if inner.lifecycle.is_closed() => {
                         return Err(PoolError::Closed { pool: inner.name() });
@@ -54,7 +65,7 @@ impl Pool {
 impl Inner {
     async fn check_part(
         &self,
-        array: &VolumeArray,
+        array: &PartArray,
         volume: &str,
         report: &mut ScrubReport,
         on_progress: &dyn Fn(Activity),

@@ -14,7 +14,6 @@
 //! volume stays as it is, part old, part new, until there is), the pool is closed, the volume is
 //! deleted. Memory: a window, a few MiB.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use futures_util::future::join_all;
@@ -25,8 +24,12 @@ use crate::jobs::wait::Wait;
 use crate::jobs::{Parts, Progress, SECOND_NS, watched};
 use crate::manifest::events::EventKind;
 use crate::manifest::ids::{Id, VolumeId};
+use crate::manifest::volume_record::PartRecord;
 use crate::superblock::commit::Change;
-use crate::volume::conversion::layout_in_words;
+use crate::volume::conversion::group_in_words;
+use crate::volume::sliced::Sliced;
+use crate::volume::sliced_copy::Stretch;
+use crate::volume::volume_array::VolumeArray;
 use crate::volume::zones::Zones;
 use crate::{BLOCK_BYTES, Inner};
 use stripewise_array::lock_order;
@@ -69,8 +72,15 @@ struct Converting {
     volume: VolumeId,
     name: String,
     thin: bool,
-    old: Id,
-    new: Id,
+    old: Vec<Id>,
+    new: Vec<Id>,
+}
+
+impl Converting {
+    /// The parts of both layouts.
+    fn parts(&self) -> impl Iterator<Item = Id> {
+        self.old.iter().chain(&self.new).copied()
+    }
 }
 
 impl Inner {
@@ -88,7 +98,7 @@ impl Inner {
                 Err(Stop::Waits(why)) => (why, false),
             };
             let why = format!("the conversion of volume {} waits: {why}", converting.name);
-            lane.stall(Some((converting.new, None)), Wait { why, is_for_space });
+            lane.stall(Some((converting.new[0], None)), Wait { why, is_for_space });
         }
         self.jobs.end(lane);
         lane.running.set(false);
@@ -101,17 +111,18 @@ impl Inner {
         }
         let manifest = self.manifest.borrow();
         manifest.volumes.iter().filter(|volume| volume.conversion.is_some()).find_map(|volume| {
-            let [old, new] = &volume.parts[..] else { return None };
-            let is_open = self.volumes.array(old.id).is_some() && self.volumes.array(new.id).is_some();
-            let may = is_open
+            let groups: Vec<&[PartRecord]> = volume.groups().collect();
+            let [old, new] = groups[..] else { return None };
+            let ids = |group: &[PartRecord]| group.iter().map(|part| part.id).collect::<Vec<Id>>();
+            let may = self.volumes.is_open(volume)
                 && !self.volumes.is_conversion_cancelled(volume)
-                && !self.jobs.converting.is_stalled(Some((new.id, None)));
+                && !self.jobs.converting.is_stalled(Some((new[0].id, None)));
             may.then(|| Converting {
                 volume: volume.id,
                 name: volume.name.clone(),
                 thin: volume.thin,
-                old: old.id,
-                new: new.id,
+                old: ids(old),
+                new: ids(new),
             })
         })
     }
@@ -121,7 +132,7 @@ impl Inner {
     fn may_go_on(&self, converting: &Converting) -> bool {
         let manifest = self.manifest.borrow();
         let Some(volume) = manifest.volume_by_id(converting.volume) else { return false };
-        let is_same = volume.parts.last().is_some_and(|part| part.id == converting.new);
+        let is_same = volume.last_group().first().is_some_and(|part| part.id == converting.new[0]);
         volume.conversion.is_some() && is_same && !self.volumes.is_conversion_cancelled(volume)
     }
 
@@ -132,8 +143,7 @@ impl Inner {
             let progress: Rc<Progress> = Rc::default();
             progress.done_bytes.set(zones.cursor.get() as f64);
             progress.total_bytes.set(zones.end_bytes() as f64);
-            let parts: Parts =
-                [(converting.old, progress.clone()), (converting.new, progress.clone())].into();
+            let parts: Parts = converting.parts().map(|part| (part, progress.clone())).collect();
             self.jobs.begin(&self.jobs.converting, parts.clone());
             io.until_ranges_are_held().await;
             let nothing = || std::future::ready(Ok(()));
@@ -152,22 +162,22 @@ impl Inner {
         let (Some(record), false) = (record, self.lifecycle.is_closed()) else { return Err(Stop::Ended) };
         let io = self.volumes.io(&record).ok_or(Stop::Ended)?;
         io.end();
-        let new = self.volumes.array(converting.new).ok_or(Stop::Ended)?;
-        let from = record.part(converting.old).map_or_else(String::new, |part| layout_in_words(&part.shape));
-        let to = record.part(converting.new).map_or_else(String::new, |part| layout_in_words(&part.shape));
+        let VolumeArray::InPlace(new) = io.array() else { return Err(Stop::Ended) };
+        let groups: Vec<String> = record.groups().map(group_in_words).collect();
+        let [from, to] = &groups[..] else { return Err(Stop::Ended) };
         let is_back = record.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_some());
         let mut text = match is_back {
             true => format!("volume {} is {to} again", record.name),
             false => format!("volume {} was converted from {from} to {to}", record.name),
         };
-        let lost = new.visit(Array::bad_block_count);
+        let lost = new.bad_block_count();
         if lost > 0 {
             text += &format!("; {lost} blocks of 4 KiB are lost");
         }
-        let (volume, old, now_ms) = (converting.volume, converting.old, self.news.unix_ms());
+        let (volume, old, now_ms) = (converting.volume, converting.old.clone(), self.news.unix_ms());
         let ended = self.try_commit(None, move |manifest| {
             let Some(volume) = manifest.volume_by_id_mut(volume) else { return Ok(Change::Nothing(())) };
-            volume.parts.retain(|part| part.id != old);
+            volume.parts.retain(|part| !old.contains(&part.id));
             volume.conversion = None;
             let id = volume.id;
             // Regions are others now.
@@ -200,7 +210,8 @@ impl Copying<'_> {
     /// Copies all that is left.
     async fn run(&self) -> Result<(), Stop> {
         let (pool, zones) = (self.pool, &*self.zones);
-        let row_bytes = zones.old.spec().row_data_bytes()?.max(zones.new.spec().row_data_bytes()?);
+        let row_bytes = |arrays: &Sliced| arrays.first().spec().row_data_bytes();
+        let row_bytes = row_bytes(&zones.old)?.max(row_bytes(&zones.new)?);
         let most_unrecorded = row_bytes.min(pool.tuning().convert_unrecorded_bytes);
         let mut recorded_ns = pool.context.now_ns();
         // An interruption may have left rows to release.
@@ -210,7 +221,7 @@ impl Copying<'_> {
             if pool.lifecycle.is_closed() || zones.is_cancelled.get() {
                 return Err(Stop::Ended);
             }
-            if zones.old.visit(Array::is_protected) || zones.new.visit(Array::is_protected) {
+            if zones.old.is_protected() || zones.new.is_protected() {
                 return Err(ArrayError::Protected.into());
             }
             let copied = self.copy_window().await;
@@ -244,7 +255,7 @@ impl Copying<'_> {
             }
         }
         // Reads that began when the old array had the end of the volume.
-        zones.old.call(async |old| old.drain_reads().await).await;
+        zones.old.drain_reads().await;
         Ok(())
     }
 
@@ -252,9 +263,7 @@ impl Copying<'_> {
     async fn until_whole(&self) {
         let (pool, converting) = (self.pool, self.converting);
         let rebuilding = &pool.jobs.rebuilding;
-        while !pool.lifecycle.is_closed()
-            && (rebuilding.is_at(converting.old) || rebuilding.is_at(converting.new))
-        {
+        while !pool.lifecycle.is_closed() && converting.parts().any(|part| rebuilding.is_at(part)) {
             pool.jobs.changed.wait().await;
         }
     }
@@ -273,7 +282,7 @@ impl Copying<'_> {
             // A concurrent write refused, and took it back.
             return Ok(());
         }
-        for (from, to, is_written) in zones.old.visit(|old| stretches(old, start, end)) {
+        for Stretch { start: from, end: to, is_written } in zones.old.stretches(start, end) {
             if !converting.thin {
                 self.give_rows(from, to).await?;
             }
@@ -283,7 +292,7 @@ impl Copying<'_> {
                 // Nothing is there as a rule; or what was copied before the conversion was
                 // interrupted.
                 zones.new.write_zeroes(from, to - from).await?;
-                zones.new.visit(|new| new.repair_dead(from..to));
+                zones.new.repair_dead(from..to);
             }
         }
         if zones.cursor.get() == start {
@@ -292,14 +301,15 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Allocates slabs for a range of the new array. A volume that is not thin keeps them however
+    /// Allocates slabs for a range of the new arrays. A volume that is not thin keeps them however
     /// short space becomes.
     async fn give_rows(&self, from: u64, to: u64) -> Result<(), Stop> {
-        let (part, new) = (self.converting.new, &self.zones.new);
-        let row_bytes = new.spec().row_data_bytes()?;
-        for row in from / row_bytes..to.div_ceil(row_bytes) {
-            if new.visit(|new| new.rows().is_hole(row)) {
-                self.pool.allocate_rows(part, row, 1).await?;
+        for (new, range) in self.zones.new.ranges(from, to - from) {
+            let row_bytes = new.spec().row_data_bytes()?;
+            for row in range.start / row_bytes..range.end.div_ceil(row_bytes) {
+                if new.visit(|new| new.rows().is_hole(row)) {
+                    self.pool.allocate_rows(Id(new.spec().id), row, 1).await?;
+                }
             }
         }
         Ok(())
@@ -323,10 +333,10 @@ impl Copying<'_> {
                 // The range known as written exceeds the data written; a thin volume takes no space
                 // for the rest.
                 zones.new.write_zeroes(start, end - start).await?;
-                zones.new.visit(|new| new.repair_dead(start..end));
+                zones.new.repair_dead(start..end);
                 Ok(())
             }
-            Ok(data) => Ok(zones.new.write_as(Class::Background, start, data, false).await?),
+            Ok(data) => Ok(zones.new.write_as(Class::Background, start, data).await?),
             Err(error) if is_loss(&error) => self.copy_blocks(start, end).await,
             Err(error) => Err(error.into()),
         }
@@ -335,17 +345,16 @@ impl Copying<'_> {
     /// Copies block by block; those that no drive has any more are lost in the new array too.
     async fn copy_blocks(&self, start: u64, end: u64) -> Result<(), Stop> {
         let zones = &self.zones;
-        let known: BTreeSet<u64> = zones.old.visit(Array::dead_blocks).into_iter().collect();
+        let known = zones.old.dead_blocks();
         let mut lost = Vec::new();
         let mut at = start;
         while at < end {
             let length = BLOCK_BYTES.min(end - at);
             match zones.old.read_as(Class::Background, at, length as usize).await {
-                Ok(data) => zones.new.write_as(Class::Background, at, data, false).await?,
+                Ok(data) => zones.new.write_as(Class::Background, at, data).await?,
                 Err(error) if is_loss(&error) => {
                     let is_known = known.contains(&(at / BLOCK_BYTES));
-                    let may_come_back = |old: &Array| old.is_protected() || !old.lacking_rows().is_empty();
-                    if !is_known && zones.old.visit(may_come_back) {
+                    if !is_known && zones.old.may_come_back() {
                         // A drive that is out may have it, and may come back.
                         return Err(Stop::Waits(format!(
                             "the block at byte {at} cannot be read while drives of the volume are missing or not rebuilt \
@@ -358,17 +367,7 @@ impl Copying<'_> {
             }
             at += length;
         }
-        if !lost.is_empty() {
-            // The new array's journal records of them predate the interruption, and would count
-            // as written since.
-            let note = async move |new: Array| {
-                new.destage_all().await?;
-                new.note_dead_blocks(lost);
-                Ok::<(), ArrayError>(())
-            };
-            zones.new.call(note).await?;
-        }
-        Ok(())
+        Ok(zones.new.note_dead_blocks(&lost).await?)
     }
 
     /// Makes what was copied durable, and records that from now on it is the new array that has it.
@@ -376,7 +375,7 @@ impl Copying<'_> {
         let (converting, zones) = (self.converting, &self.zones);
         let is_flushed = !mutation::is_chosen(Mutation::FrontierBeforeFlush);
         if is_flushed {
-            zones.new.call(async |new| new.flush_internally().await).await?;
+            zones.new.flush_internally().await?;
         }
         let from = zones.committed.get();
         // No write goes to both arrays while the current one changes.
@@ -386,28 +385,30 @@ impl Copying<'_> {
             return Ok(());
         }
         if is_flushed {
-            zones.new.call(async |new| new.flush_internally().await).await?;
+            zones.new.flush_internally().await?;
         }
         let losses = zones.losses.get();
-        if zones.new.visit(|new| new.has_refused_since(losses)) {
+        if zones.new.has_refused_since(losses) {
             // A drive that the new array cannot do without refused a flush, whichever request met
             // it: what was copied is copied again.
             zones.losses.set(zones.new.refused_flushes());
             zones.cursor.set(from);
             return Ok(());
         }
-        let (volume, part, array) = (converting.volume, converting.new, zones.new.clone());
+        let (volume, arrays) = (converting.volume, zones.new.clone());
         let recorded = self.pool.try_commit(None, move |manifest| {
             let Some(volume) = manifest.volume_by_id_mut(volume) else {
                 return Err(PoolError::Job("the volume was deleted".to_owned()));
             };
-            let Some(record) = volume.part_mut(part) else {
-                return Err(PoolError::Job("the conversion has ended".to_owned()));
-            };
-            if !record.dead.has_all(&array.visit(Array::dead_blocks_to_record)) {
-                return Err(PoolError::Job(
-                    "more blocks cannot be read than can be recorded as lost".to_owned(),
-                ));
+            for array in arrays.handles() {
+                let Some(record) = volume.part(Id(array.spec().id)) else {
+                    return Err(PoolError::Job("the conversion has ended".to_owned()));
+                };
+                if !record.dead.has_all(&array.visit(Array::dead_blocks_to_record)) {
+                    return Err(PoolError::Job(
+                        "more blocks cannot be read than can be recorded as lost".to_owned(),
+                    ));
+                }
             }
             if let Some(conversion) = &mut volume.conversion {
                 conversion.next_offset_bytes = to;
@@ -423,13 +424,23 @@ impl Copying<'_> {
     /// they go with the array.
     async fn release_left_behind(&self) -> Result<(), Stop> {
         let zones = &self.zones;
-        let (old, below) = (&zones.old, zones.committed.get());
+        let (from, below) = (zones.released_below.get(), zones.committed.get());
         if below == zones.end_bytes() {
             return Ok(());
         }
-        let end = below / old.spec().row_data_bytes()?;
+        for (slice, old) in zones.old.handles().iter().enumerate() {
+            let slicing = zones.old.slicing();
+            let (from, to) = (slicing.bytes_below(slice, from), slicing.bytes_below(slice, below));
+            let row_bytes = old.spec().row_data_bytes()?;
+            self.release_rows_between(old, from / row_bytes, to / row_bytes).await?;
+            old.visit(|old| old.forget_dead_below(to));
+        }
+        zones.released_below.set(below);
+        Ok(())
+    }
+
+    async fn release_rows_between(&self, old: &ArrayHandle, mut row: u64, end: u64) -> Result<(), Stop> {
         let blocks_per_slab = old.spec().slab_bytes / BLOCK_BYTES;
-        let mut row = zones.released_rows.get();
         while row < end {
             let to = (row + self.pool.tuning().released_rows).min(end);
             let has_slabs = old.visit(|old| {
@@ -439,19 +450,16 @@ impl Copying<'_> {
             if has_slabs {
                 // Reads that began while these rows counted may still use them.
                 old.call(async |old| old.drain_reads().await).await;
-                lock_order::scope(self.release_old_rows(row, to)).await?;
+                lock_order::scope(self.release_old_rows(old, row, to)).await?;
             }
             old.visit(|old| old.forget_lost_below(to * blocks_per_slab));
             row = to;
-            zones.released_rows.set(row);
         }
-        old.visit(|old| old.forget_dead_below(below));
         Ok(())
     }
 
-    async fn release_old_rows(&self, first: u64, end: u64) -> Result<(), Stop> {
-        let (part, old) = (self.converting.old, &self.zones.old);
-        let _held = old.clear_rows(first..end).await?;
+    async fn release_old_rows(&self, old: &ArrayHandle, first: u64, end: u64) -> Result<(), Stop> {
+        let (part, _held) = (Id(old.spec().id), old.clear_rows(first..end).await?);
         let released = self.pool.try_commit(None, move |manifest| {
             let Some(record) = manifest.part_mut(part) else { return Ok(Change::Nothing(())) };
             let end = end.min(record.rows.rows());
@@ -466,28 +474,10 @@ impl Copying<'_> {
 
 /// End of a window of about the given size: at the end of a stripe, so that stripes are written
 /// whole.
-fn window_end(array: &ArrayHandle, start: u64, bytes: u64) -> u64 {
+fn window_end(array: &Sliced, start: u64, bytes: u64) -> u64 {
     let stripe_bytes = array.geometry().stripe_data_bytes();
     let window = (bytes / stripe_bytes).max(1) * stripe_bytes;
     ((start / window + 1) * window).min(array.capacity_bytes())
-}
-
-/// A range, cut where regions that were written and others meet.
-fn stretches(array: &Array, start: u64, end: u64) -> Vec<(u64, u64, bool)> {
-    let region_bytes = array.region_data_bytes();
-    let mut all: Vec<(u64, u64, bool)> = Vec::new();
-    let mut at = start;
-    while at < end {
-        let region = at / region_bytes;
-        let to = ((region + 1) * region_bytes).min(end);
-        let is_written = !array.holds_nothing(region);
-        match all.last_mut() {
-            Some(last) if last.2 == is_written => last.1 = to,
-            _ => all.push((at, to, is_written)),
-        }
-        at = to;
-    }
-    all
 }
 
 fn is_zeros(data: &Buffer) -> bool {

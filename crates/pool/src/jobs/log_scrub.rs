@@ -14,10 +14,10 @@ use crate::jobs::kind::JobKind;
 use crate::manifest::volume_record::PartRecord;
 use crate::status::activity::Activity;
 use crate::volume::log::{LogArray, array_error};
-use crate::volume::volume_array::VolumeArray;
+use crate::volume::part_array::PartArray;
 
 /// Regions of an array in place; segments of a log.
-impl VolumeArray {
+impl PartArray {
     /// Their number.
     pub(crate) fn regions(&self) -> u64 {
         match self {

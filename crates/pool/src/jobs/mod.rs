@@ -26,6 +26,7 @@ pub(crate) mod rebalance_plan;
 pub(crate) mod rebuild;
 pub(crate) mod row_queue;
 pub(crate) mod scrub;
+pub(crate) mod slice_activity;
 pub(crate) mod tier;
 pub(crate) mod tier_plan;
 pub(crate) mod wait;
@@ -43,9 +44,12 @@ use stripewise_drive::{Context, Event};
 use crate::error::PoolError;
 use crate::jobs::kind::JobKind;
 use crate::jobs::rebuild::due_in;
+use crate::jobs::slice_activity::{OfPart, joined};
 use crate::jobs::tier::TierState;
 use crate::jobs::wait::Wait;
-use crate::manifest::ids::{Id, VolumeId};
+use crate::manifest::format::Manifest;
+use crate::manifest::ids::Id;
+use crate::manifest::volume_record::VolumeRecord;
 use crate::membership::replacement::replacement_in;
 use crate::status::activity::Activity;
 use crate::{Inner, Pool};
@@ -445,51 +449,16 @@ impl Inner {
     pub(crate) fn activity(&self) -> Vec<Activity> {
         let manifest = &*self.manifest.borrow();
         let mut all = Vec::new();
-        for part in manifest.parts() {
-            let name = manifest.volume_of(part.id).1;
-            if let Some(log) = self.volumes.log(part.id) {
-                all.extend(self.log_rebuild_activity(part, &log, &name));
-                all.extend(self.log_scrub_activity(part, &log, &name));
+        for volume in &manifest.volumes {
+            for part in &volume.parts {
+                let Some(log) = self.volumes.log(part.id) else { continue };
+                all.extend(self.log_rebuild_activity(part, &log, &volume.name));
+                all.extend(self.log_scrub_activity(part, &log, &volume.name));
             }
-            let Some(array) = self.volumes.array(part.id) else { continue };
-            let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
-            let (due, replacing, regions, is_resync_due) = array.visit(|array| {
-                let due = due_in(manifest, array);
-                (due, replacement_in(manifest, part, array), array.regions(), is_resync_due(array))
-            });
-            if let Some(progress) = &rebuilding {
-                let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
-                all.push(progress.activity(JobKind::Rebuild, name.clone(), drive));
-            } else if let Some((successor, done, left)) = replacing.filter(|_| due.rows == 0) {
-                let progress = Progress::default();
-                progress.done_bytes.set(done as f64);
-                progress.total_bytes.set((done + left) as f64);
-                all.push(progress.activity(JobKind::Rebuild, name.clone(), Some(successor)));
-            } else if due.rows > 0 {
-                let progress = Progress::default();
-                progress.done_bytes.set(due.done_bytes);
-                progress.total_bytes.set(due.done_bytes + due.bytes);
-                all.push(progress.activity(JobKind::Rebuild, name.clone(), due.drive));
-            }
-            let checking = self.jobs.checking.current.borrow().get(&part.id).cloned();
-            let scrub = manifest.scrub.as_ref().filter(|scrub| {
-                let is_of =
-                    |id: &VolumeId| manifest.volume_by_id(*id).is_some_and(|v| v.part(part.id).is_some());
-                scrub.volumes.iter().any(is_of)
-            });
-            if let Some(progress) = self.jobs.tiering.current.borrow().get(&part.id) {
-                all.push(progress.activity(JobKind::Tier, name.clone(), None));
-            }
-            if checking.is_some() || scrub.is_some() || is_resync_due {
-                let progress = checking.unwrap_or_else(|| {
-                    let progress = Rc::new(Progress::default());
-                    let volume = manifest.volume_of(part.id).0;
-                    let next = scrub.filter(|scrub| scrub.volumes.first() == Some(&volume));
-                    progress.done_bytes.set(next.map_or(0, |scrub| scrub.next_region) as f64);
-                    progress.total_bytes.set(regions as f64);
-                    progress
-                });
-                all.push(progress.activity(JobKind::Scrub, name, None));
+            let of_parts = self.jobs_on_parts(manifest, volume);
+            match volume.conversion.is_none() && volume.slicing().is_some() {
+                true => all.extend(joined(of_parts, volume.parts.len())),
+                false => all.extend(of_parts.into_iter().map(|job| job.activity)),
             }
         }
         for volume in &manifest.volumes {
@@ -506,6 +475,58 @@ impl Inner {
         }
         all.extend(self.rebalance_activity(manifest));
         all
+    }
+    /// Jobs on the parts of a volume that are running or due.
+    fn jobs_on_parts(&self, manifest: &Manifest, volume: &VolumeRecord) -> Vec<OfPart> {
+        let mut jobs = Vec::new();
+        // Regions of the parts before: a scrub numbers them through.
+        let mut passed = 0;
+        for (number, part) in volume.parts.iter().enumerate() {
+            let Some(array) = self.volumes.array(part.id) else { continue };
+            let mut push = |kind: JobKind, progress: &Progress, drive: Option<Id>, is_running: bool| {
+                let activity = progress.activity(kind, volume.name.clone(), drive);
+                let total = progress.total_bytes.get();
+                jobs.push(OfPart { part: number, is_running, total, activity });
+            };
+            let rebuilding = self.jobs.rebuilding.current.borrow().get(&part.id).cloned();
+            let (due, replacing, regions, is_resync_due) = array.visit(|array| {
+                let due = due_in(manifest, array);
+                (due, replacement_in(manifest, part, array), array.regions(), is_resync_due(array))
+            });
+            if let Some(progress) = &rebuilding {
+                let drive = due.drive.or(replacing.map(|(successor, ..)| successor));
+                push(JobKind::Rebuild, progress, drive, true);
+            } else if let Some((successor, done, left)) = replacing.filter(|_| due.rows == 0) {
+                let progress = Progress::default();
+                progress.done_bytes.set(done as f64);
+                progress.total_bytes.set((done + left) as f64);
+                push(JobKind::Rebuild, &progress, Some(successor), false);
+            } else if due.rows > 0 {
+                let progress = Progress::default();
+                progress.done_bytes.set(due.done_bytes);
+                progress.total_bytes.set(due.done_bytes + due.bytes);
+                push(JobKind::Rebuild, &progress, due.drive, false);
+            }
+            if let Some(progress) = self.jobs.tiering.current.borrow().get(&part.id) {
+                push(JobKind::Tier, progress, None, true);
+            }
+            let checking = self.jobs.checking.current.borrow().get(&part.id).cloned();
+            let scrub = manifest.scrub.as_ref().filter(|scrub| scrub.volumes.contains(&volume.id));
+            if let Some(progress) = &checking {
+                push(JobKind::Scrub, progress, None, true);
+            } else if scrub.is_some() || is_resync_due {
+                let next = scrub.filter(|scrub| scrub.volumes.first() == Some(&volume.id));
+                let next_region = next.map_or(0, |scrub| scrub.next_region);
+                let progress = Progress::default();
+                progress.done_bytes.set(next_region.saturating_sub(passed) as f64);
+                progress.total_bytes.set(regions as f64);
+                push(JobKind::Scrub, &progress, None, false);
+            }
+            if volume.slicing().is_some() {
+                passed += regions;
+            }
+        }
+        jobs
     }
 }
 

@@ -16,7 +16,7 @@ use crate::manifest::events::EventKind;
 use crate::manifest::format::{Patrol, ScrubIntent};
 use crate::manifest::ids::{Id, VolumeId};
 use crate::superblock::commit::Change;
-use crate::volume::volume_array::VolumeArray;
+use crate::volume::part_array::PartArray;
 use crate::{Inner, Pool};
 use stripewise_array::ArrayError;
 use stripewise_array::ScrubReport;
@@ -273,12 +273,7 @@ struct ScrubOfVolume<'a> {
 
 impl ScrubOfVolume<'_> {
     /// Checks an array or a log from region `at` on, no faster than the scrub rate.
-    async fn check(
-        &self,
-        array: &VolumeArray,
-        at: &Cell<u64>,
-        progress: &Progress,
-    ) -> Result<(), ArrayError> {
+    async fn check(&self, array: &PartArray, at: &Cell<u64>, progress: &Progress) -> Result<(), ArrayError> {
         let (pool, regions) = (self.pool, array.regions());
         let per_region = progress.total_bytes.get() / regions.max(1) as f64;
         progress.done_bytes.set(at.get() as f64 * per_region);
@@ -306,7 +301,7 @@ impl ScrubOfVolume<'_> {
     /// Records the progress if there are findings, or if the last record is old enough.
     async fn checkpoint(
         &self,
-        array: &VolumeArray,
+        array: &PartArray,
         next_region: u64,
         interval_ns: u64,
     ) -> Result<(), PoolError> {
@@ -320,7 +315,7 @@ impl ScrubOfVolume<'_> {
 
     /// Records the progress, after the checksums recorded for the blocks passed are durable: these
     /// blocks are not checked again.
-    async fn record(&self, array: &VolumeArray, next_region: u64) -> Result<(), PoolError> {
+    async fn record(&self, array: &PartArray, next_region: u64) -> Result<(), PoolError> {
         // Taken at the same moment: the findings are from regions below the recorded position.
         let (volume, report) = (self.volume, self.found.borrow().clone());
         array.release_records().await?;

@@ -125,6 +125,7 @@ impl Manifest {
                 return Err(format!("volume {name} is there twice"));
             }
             check_attributes(volume)?;
+            volume.check_slices()?;
             for part in &volume.parts {
                 self.check_room(volume, part).map_err(|why| format!("volume {name}: {why}"))?;
                 if !parts.insert(part.id) {
@@ -157,8 +158,9 @@ impl Manifest {
         }
         let (spec, text) = (part.spec(self.slab_bytes), |error: ArrayError| error.to_string());
         let room_bytes = spec.row_data_bytes().map_err(text)?.saturating_mul(part.rows.rows());
-        if volume.size_bytes > room_bytes {
-            return Err(format!("its {} bytes do not fit its rows' {room_bytes}", volume.size_bytes));
+        let size_bytes = part.bytes_of(volume.size_bytes);
+        if size_bytes > room_bytes {
+            return Err(format!("its {size_bytes} bytes do not fit its rows' {room_bytes}"));
         }
         let map_bytes = spec.map_bytes(part.meta.map_rows, MapGrain::default()).map_err(text)?;
         if map_bytes > u64::from(part.meta.slabs).saturating_mul(self.slab_bytes) {
@@ -270,7 +272,7 @@ fn check_attributes(volume: &VolumeRecord) -> Result<(), String> {
     if volume.size_bytes > MAX_VOLUME_BYTES {
         return Err(format!("volume {name} is larger than anything"));
     }
-    let fits = match (volume.parts.len(), volume.conversion) {
+    let fits = match (volume.groups().count(), volume.conversion) {
         (1, None) => true,
         (2, Some(conversion)) => {
             let most = volume.size_bytes.next_multiple_of(MIB);

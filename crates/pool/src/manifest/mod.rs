@@ -10,5 +10,7 @@ pub(crate) mod events;
 pub(crate) mod format;
 pub(crate) mod host_use;
 pub(crate) mod ids;
+pub(crate) mod part_groups;
+pub(crate) mod slice_record;
 pub(crate) mod taken_back;
 pub(crate) mod volume_record;

@@ -1,8 +1,8 @@
 //! A pool's record of a volume: its attributes, and the places of every row.
 //!
-//! A volume has one *part*, an array with its own slabs, map and journal; two while it is converted
-//! to another layout: then part 0 is the old one and part 1 the new one, which has the volume's
-//! bytes below the frontier.
+//! A volume has one *part*, an array with its own slabs, map and journal, or a group of several,
+//! its slices (`manifest/part_groups.rs`). While it is converted to another layout it has two
+//! groups: the old one, then the new one, which has the volume's bytes below the frontier.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use stripewise_layout::{Geometry, MemberSet, Shape};
 
 use crate::BLOCK_BYTES;
 use crate::manifest::ids::{Id, VolumeId};
+use crate::manifest::slice_record::SliceRecord;
 use stripewise_array::rows::{RowTable, Run, SlotState};
 use stripewise_array::{Block, BlockSet};
 use stripewise_log::LogSizes;
@@ -144,6 +145,9 @@ pub(crate) struct PartRecord {
     /// Present if the array is a log, which has no region map and no journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogRecord>,
+    /// Place among the slices of a volume that has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slice: Option<SliceRecord>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub journal: Vec<JournalPlaceRecord>,
     /// As older versions recorded [`Self::lost`]; empty in what is written.
@@ -303,10 +307,10 @@ pub(crate) fn missing(run: &Run, is_away: impl Fn(u32) -> bool) -> MemberSet {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Conversion {
-    /// The volume's bytes below this are in part 1, the others in part 0.
+    /// The volume's bytes below this are in the new group of parts, the others in the old one.
     pub next_offset_bytes: u64,
     /// For a cancelled conversion that is being reverted: the offset from which all bytes are in
-    /// part 1 too, and always were.
+    /// the new group too, and always were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_offset_bytes: Option<u64>,
 }

@@ -90,6 +90,7 @@ impl LaidOut {
             shape,
             meta: self.meta.clone(),
             log: None,
+            slice: None,
             journal: self.journal.clone(),
             old_lost: Vec::new(),
             old_dead: Vec::new(),

@@ -323,6 +323,7 @@ pub(crate) mod tests {
                 shape,
                 meta,
                 log: None,
+                slice: None,
                 journal: Vec::new(),
                 old_lost: Vec::new(),
                 old_dead: Vec::new(),

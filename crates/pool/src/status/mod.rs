@@ -24,7 +24,7 @@ use crate::manifest::care::LastScrub;
 use crate::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{DriveId, PoolId, VolumeId};
-use crate::manifest::volume_record::{PartRecord, Pin};
+use crate::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
 use crate::open_drives::OpenDrives;
 use crate::space::addresses;
 use crate::status::activity::Activity;
@@ -252,6 +252,8 @@ pub struct SlotStatus {
 pub struct ConversionStatus {
     /// The layout that it had.
     pub from: Shape,
+    /// Number of slices that it had.
+    pub from_slices: u32,
     /// The volume's bytes below this have the new layout.
     pub next_offset_bytes: u64,
     /// Part done.
@@ -271,8 +273,13 @@ pub struct VolumeInfo {
     pub name: String,
     /// Health of the volume.
     pub state: VolumeState,
-    /// Bytes of the journal's area on each drive that has one; 0 without a journal.
+    /// Bytes of the journal's area on each drive that has one, of all slices together; 0 without a
+    /// journal.
     pub journal_area_bytes: u64,
+    /// Number of slices.
+    pub slices: u32,
+    /// Size of the extents that go to the slices in turn; `None` for one slice.
+    pub slice_extent_bytes: Option<u64>,
     /// Level, members, groups, interleave; of the layout to be, where it is being converted.
     pub shape: Shape,
     /// Usable bytes.
@@ -365,7 +372,7 @@ impl Inner {
             provisioned_bytes: manifest
                 .volumes
                 .iter()
-                .filter_map(|volume| volume.parts.last())
+                .flat_map(VolumeRecord::last_group)
                 .map(|part| part.rows.rows() * part.rows.width() as u64 * slab_bytes)
                 .sum(),
             metadata_bytes,

@@ -133,8 +133,9 @@ impl Inner {
         let slabs: u64 = tally.shares.values().map(|share| share.slabs).sum();
         let beside: u64 = volume.parts.iter().map(|part| map_slabs(part) + journal_slabs(part)).sum();
         // The old layout's rows come back one after the other.
-        let rows = volume.parts.last().map_or(0, |part| part.rows.rows());
-        let allocated_rows = volume.parts.last().map_or(0, |part| part.rows.allocated_rows());
+        let parts = volume.last_group();
+        let rows = parts.iter().map(|part| part.rows.rows()).sum();
+        let allocated_rows = parts.iter().map(|part| part.rows.allocated_rows()).sum();
         VolumeInfo {
             id: volume.id,
             name: volume.name.clone(),
@@ -154,9 +155,9 @@ impl Inner {
             thin: volume.thin,
             write_back: volume.write_back,
             checksums: volume.checksums,
-            journal_area_bytes: volume.parts.last().map_or(0, |part| {
-                u64::from(part.journal.iter().map(|place| place.slabs).max().unwrap_or(0)) * slab_bytes
-            }),
+            journal_area_bytes: parts.iter().map(|part| area_slabs(part) * slab_bytes).sum(),
+            slices: parts.len() as u32,
+            slice_extent_bytes: volume.slicing().map(|slicing| slicing.extent_bytes()),
             pin: volume.pin,
             log,
             tiers: tier_info(self, volume),
@@ -175,16 +176,22 @@ impl Inner {
     }
 }
 
+/// Slabs of a part's journal area on each drive that has one.
+fn area_slabs(part: &PartRecord) -> u64 {
+    u64::from(part.journal.iter().map(|place| place.slabs).max().unwrap_or(0))
+}
+
 fn conversion_status(volume: &VolumeRecord, converting: &Lane) -> Option<ConversionStatus> {
-    let (conversion, old) = (volume.conversion?, volume.parts.first()?);
+    let (conversion, old) = (volume.conversion?, volume.groups().next()?);
     let end_bytes = conversion.end_bytes(volume.size_bytes);
     let next_offset_bytes = conversion.next_offset_bytes.min(end_bytes);
     Some(ConversionStatus {
-        from: old.shape,
+        from: old.first()?.shape,
+        from_slices: old.len() as u32,
         next_offset_bytes,
         percent: next_offset_bytes as f64 * 100.0 / end_bytes.max(1) as f64,
         is_cancelled: conversion.until_offset_bytes.is_some(),
-        waits: volume.parts.last().and_then(|new| converting.stalled_because(new.id)),
+        waits: volume.last_group().first().and_then(|new| converting.stalled_because(new.id)),
     })
 }
 

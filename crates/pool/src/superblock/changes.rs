@@ -60,6 +60,7 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         shape: part.shape,
         meta: part.meta.clone(),
         log: part.log,
+        slice: part.slice,
         journal: part.journal.clone(),
         old_lost: Vec::new(),
         old_dead: Vec::new(),

@@ -41,6 +41,8 @@ pub(crate) const FEATURE_LOST: u64 = 512;
 pub(crate) const FEATURE_DESTROYED: u64 = 1024;
 /// Another: a volume is a log.
 pub(crate) const FEATURE_LOG: u64 = 2048;
+/// Another: a volume is cut into slices.
+pub(crate) const FEATURE_SLICES: u64 = 4096;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
 /// Offset of the session in the header.
@@ -58,7 +60,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_OLD_BRANCHES
     | FEATURE_LOST
     | FEATURE_DESTROYED
-    | FEATURE_LOG;
+    | FEATURE_LOG
+    | FEATURE_SLICES;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

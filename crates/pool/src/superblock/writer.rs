@@ -27,8 +27,8 @@ use crate::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use crate::superblock::changes::changes;
 use crate::superblock::entries::{
     Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_DESTROYED, FEATURE_HOST, FEATURE_LATENCY,
-    FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_TURNED_BACK,
-    Header, NO_SESSION, entry_bytes, entry_room_bytes,
+    FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_SLICES,
+    FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes, entry_room_bytes,
 };
 use crate::superblock::room::RoomLedger;
 use crate::superblock::sessions::{Seen, read_session};
@@ -428,7 +428,8 @@ pub(crate) fn features(manifest: &Manifest) -> u64 {
     let lost = if has_lost { FEATURE_LOST } else { 0 };
     let destroyed = if manifest.destroyed_unix_s.is_some() { FEATURE_DESTROYED } else { 0 };
     let log = if manifest.volumes.iter().any(VolumeRecord::is_log) { FEATURE_LOG } else { 0 };
-    host | turned_back | care | moves | latency | rotation | old_branches | lost | destroyed | log
+    let slices = if manifest.parts().any(|part| part.slice.is_some()) { FEATURE_SLICES } else { 0 };
+    host | turned_back | care | moves | latency | rotation | old_branches | lost | destroyed | log | slices
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first

@@ -1,5 +1,6 @@
-//! The way of a volume's requests to its array, or, while it is converted to another layout, to the
-//! right one of two (`volume/zones.rs`). Requests are counted here, from their begin to their end.
+//! The way of a volume's requests to its arrays (`volume/sliced.rs`), or, while it is converted to
+//! another layout, to those of the right layout (`volume/zones.rs`). Requests are counted here,
+//! from their begin to their end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,10 +11,11 @@ use stripewise_drive::Buffer;
 use crate::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
 use crate::volume::Volume;
 use crate::volume::log::LogArray;
+use crate::volume::sliced::Sliced;
 use crate::volume::volume_array::VolumeArray;
 use crate::volume::write_epochs::WriteEpochs;
 use crate::volume::zones::{Clearing, Zones};
-use stripewise_array::{ArrayError, ArrayHandle, BlockArray, Extent};
+use stripewise_array::{ArrayError, BlockArray, Extent};
 
 /// State shared by all handles of an open volume.
 pub(crate) struct VolumeIo {
@@ -133,7 +135,7 @@ impl Volume {
             }
             Some(zones) => {
                 let _counted = self.io.writes.count();
-                let release = async |array: &ArrayHandle, start_bytes, length_bytes| {
+                let release = async |array: &Sliced, start_bytes, length_bytes| {
                     self.pool.0.release_unused(self.id, array, start_bytes, length_bytes).await;
                 };
                 Box::pin(zones.clear(how, offset_bytes, length_bytes, release)).await
@@ -192,7 +194,7 @@ impl Volume {
         &self,
         offset_bytes: u64,
         length_bytes: u64,
-        question: impl Fn(&ArrayHandle, u64, u64) -> Result<bool, ArrayError>,
+        question: impl Fn(&Sliced, u64, u64) -> Result<bool, ArrayError>,
         of_log: impl Fn(&LogArray, u64, u64) -> Result<bool, ArrayError>,
     ) -> Result<bool, ArrayError> {
         match (self.io.zones(), self.io.array()) {
@@ -214,14 +216,14 @@ impl VolumeIo {
     }
 
     /// State of a volume whose conversion has come to `committed`, and goes to `end_bytes`.
-    pub(crate) fn converting(old: ArrayHandle, new: ArrayHandle, committed: u64, end_bytes: u64) -> Rc<Self> {
+    pub(crate) fn converting(old: Sliced, new: Sliced, committed: u64, end_bytes: u64) -> Rc<Self> {
         let io = Self::plain(VolumeArray::InPlace(old));
         io.begin_between(new, committed, end_bytes);
         io
     }
 
     /// From now on requests go to both arrays, as far as each has what they want.
-    pub(crate) fn begin(&self, new: ArrayHandle) {
+    pub(crate) fn begin(&self, new: Sliced) {
         self.begin_between(new, 0, u64::MAX);
     }
 
@@ -236,7 +238,7 @@ impl VolumeIo {
         }
     }
 
-    fn begin_between(&self, new: ArrayHandle, committed: u64, end_bytes: u64) {
+    fn begin_between(&self, new: Sliced, committed: u64, end_bytes: u64) {
         let old = self.array.borrow().in_place().expect("only volumes in place are converted").clone();
         self.writes.turn();
         *self.zones.borrow_mut() = Some(Rc::new(Zones::new(old, new, committed, end_bytes)));
@@ -264,7 +266,7 @@ impl VolumeIo {
 
     /// The arrays that have some of the volume.
     pub(crate) fn arrays(&self) -> SmallVec<[VolumeArray; 2]> {
-        let in_place = |array: &ArrayHandle| VolumeArray::InPlace(array.clone());
+        let in_place = |array: &Sliced| VolumeArray::InPlace(array.clone());
         match &*self.zones.borrow() {
             Some(zones) => SmallVec::from_iter([in_place(&zones.old), in_place(&zones.new)]),
             None => SmallVec::from_iter([self.array.borrow().clone()]),

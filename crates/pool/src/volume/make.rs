@@ -3,22 +3,24 @@
 //! A volume's region map is prepared before the manifest names it, so a cut in between leaves only
 //! space that is not in use. Faults expected: too little room, drives that fail while it is made.
 
-use stripewise_layout::{LayoutSpec, Level};
+use stripewise_layout::{LayoutSpec, Level, Slicing};
 
 use crate::error::PoolError;
 use crate::manifest::drive_record::Role;
 use crate::manifest::events::EventKind;
 use crate::manifest::format::{MAX_VOLUMES, Manifest, check_name};
 use crate::manifest::ids::Id;
+use crate::manifest::slice_record::{MOST_SLICES, SliceRecord};
 use crate::manifest::volume_record::{JournalPlaceRecord, PartRecord, Pin, RESERVE_PERCENT, VolumeRecord};
 use crate::news::News;
 use crate::space::new_log::{LogWish, largest_log, lay_out_log};
-use crate::space::new_volume::{LaidOut, NotLaidOut, Wish, lay_out};
+use crate::space::new_slices::{LaidOutParts, lay_out_parts};
+use crate::space::new_volume::{LaidOut, NotLaidOut, Wish};
 use crate::superblock::commit::{Change, leave_out_excluded};
 use crate::volume::Volume;
-use crate::volume::volume_array::VolumeArray;
+use crate::volume::log::LogArray;
 use crate::{BLOCK_BYTES, Inner, Pool};
-use stripewise_array::ArraySpec;
+use stripewise_array::{ArrayHandle, ArraySpec};
 
 /// No volume is larger.
 pub(super) const MOST_VOLUME_BYTES: u64 = 1 << 60;
@@ -42,6 +44,8 @@ pub struct VolumeSpec {
     pub pin: Pin,
     /// Makes a log volume, whose clients do not get this share of the space, percent.
     pub log: Option<u32>,
+    /// Number of slices, 1 to 8; left out: 1.
+    pub slices: Option<u32>,
 }
 
 impl VolumeSpec {
@@ -56,6 +60,7 @@ impl VolumeSpec {
             checksums: None,
             pin: Pin::None,
             log: None,
+            slices: None,
         }
     }
 }
@@ -99,14 +104,16 @@ impl Inner {
         let name = record.name.clone();
         let made = self.make_volume(record).await;
         match made {
-            Ok(array) => {
+            Ok(made) => {
                 // A drive may have been excluded since the commit.
-                match &array {
-                    VolumeArray::InPlace(array) => {
-                        self.volumes.insert(Id(array.spec().id), array.clone());
-                        leave_out_excluded(&self.manifest.borrow(), array);
+                match &made {
+                    Made::InPlace(arrays) => {
+                        for array in arrays {
+                            self.volumes.insert(Id(array.spec().id), array.clone());
+                            leave_out_excluded(&self.manifest.borrow(), array);
+                        }
                     }
-                    VolumeArray::Log(log) => {
+                    Made::Log(log) => {
                         self.volumes.insert_log(log.clone());
                         self.follow_record(log);
                     }
@@ -123,25 +130,44 @@ impl Inner {
         Ok(())
     }
 
-    async fn make_volume(&self, record: VolumeRecord) -> Result<VolumeArray, PoolError> {
+    async fn make_volume(&self, record: VolumeRecord) -> Result<Made, PoolError> {
         let mut planned = self.manifest.borrow().clone();
         planned.volumes.push(record.clone());
         self.commits.check_growth(&planned)?;
         let part = &record.parts[0];
-        let array = match &part.log {
-            None => VolumeArray::InPlace(self.create_array(self.array_init(&record, part)).await?),
-            Some(log) => VolumeArray::Log(self.create_log(&record, part, log).await?),
+        let made = match &part.log {
+            None => Made::InPlace(self.create_arrays(&record, &record.parts).await?),
+            Some(log) => Made::Log(self.create_log(&record, part, log).await?),
         };
         self.news.event(EventKind::Volume, &creation(&record.name));
         let committed = self.commit_volume(record).await;
         if let Err(error) = committed {
-            match &array {
-                VolumeArray::InPlace(array) => array.call(async |array| array.call_off().await).await,
-                VolumeArray::Log(log) => log.end().await,
+            match made {
+                Made::InPlace(arrays) => call_off(&arrays).await,
+                Made::Log(log) => log.end().await,
             }
             return Err(error);
         }
-        Ok(array)
+        Ok(made)
+    }
+
+    /// Makes the arrays of new parts: all, or none.
+    pub(crate) async fn create_arrays(
+        &self,
+        record: &VolumeRecord,
+        parts: &[PartRecord],
+    ) -> Result<Vec<ArrayHandle>, PoolError> {
+        let mut arrays = Vec::new();
+        for part in parts {
+            match self.create_array(self.array_init(record, part)).await {
+                Ok(array) => arrays.push(array),
+                Err(error) => {
+                    call_off(&arrays).await;
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok(arrays)
     }
 
     async fn commit_volume(&self, record: VolumeRecord) -> Result<(), PoolError> {
@@ -173,7 +199,7 @@ impl Inner {
         spec: &VolumeSpec,
         wish: &LogWish,
         (id, part): (Id, Id),
-    ) -> Result<(VolumeRecord, LaidOut), PoolError> {
+    ) -> Result<(VolumeRecord, LaidOutParts), PoolError> {
         let laid_out = lay_out_log(&mut self.space.borrow_mut(), wish);
         let (laid_out, log) = laid_out.map_err(|error| match error {
             NotLaidOut::Other(error) => error,
@@ -200,10 +226,10 @@ impl Inner {
             parts: vec![part],
             conversion: None,
         };
-        Ok((record, laid_out))
+        Ok((record, LaidOutParts { size_bytes: laid_out.size_bytes, parts: vec![laid_out] }))
     }
 
-    fn plan_volume(&self, spec: &VolumeSpec) -> Result<(VolumeRecord, LaidOut), PoolError> {
+    fn plan_volume(&self, spec: &VolumeSpec) -> Result<(VolumeRecord, LaidOutParts), PoolError> {
         let manifest = self.manifest.borrow();
         if manifest.volume(&spec.name).is_some() {
             return Err(PoolError::VolumeExists { pool: manifest.name.clone(), name: spec.name.clone() });
@@ -252,10 +278,12 @@ impl Inner {
         // Without one, what was being written when power was cut would not agree with its checksums
         // afterwards.
         let with_journal = write_back || checksums || shape.parity_units() > 0;
+        let slices = spec.slices.unwrap_or(1);
+        let slicing = self.slicing(&spec.name, slices, &array, size_bytes, is_seek_bound)?;
         let grain = self.tuning().map_grain;
         let wish =
             Wish { spec: &array, size_bytes, thin: spec.thin, with_journal, grain, is_seek_bound, drives };
-        let laid_out = lay_out(&mut self.space.borrow_mut(), &wish);
+        let laid_out = lay_out_parts(&mut self.space.borrow_mut(), &wish, slicing);
         let laid_out = laid_out.map_err(|error| match error {
             NotLaidOut::Other(error) => error,
             NotLaidOut::NoRoom { possible_rows, .. } if spec.thin => PoolError::ThinTooLarge {
@@ -283,11 +311,79 @@ impl Inner {
             write_back,
             checksums,
             pin: spec.pin,
-            parts: vec![laid_out.part(part, shape)],
+            parts: self.parts_of(&laid_out, part, &array, slicing),
             conversion: None,
         };
         Ok((record, laid_out))
     }
+
+    /// Records of parts that were laid out; the first has the identity `first`.
+    pub(crate) fn parts_of(
+        &self,
+        laid_out: &LaidOutParts,
+        first: Id,
+        spec: &ArraySpec,
+        slicing: Option<Slicing>,
+    ) -> Vec<PartRecord> {
+        let of = laid_out.parts.len() as u32;
+        let record = |(number, part): (u32, &LaidOut)| {
+            let id = if number == 0 { first } else { self.ids.borrow_mut().next() };
+            let slice =
+                slicing.map(|slicing| SliceRecord { number, of, extent_bytes: slicing.extent_bytes() });
+            PartRecord { slice, ..part.part(id, spec.shape) }
+        };
+        (0..).zip(&laid_out.parts).map(record).collect()
+    }
+
+    /// Addresses of the slices of new arrays; `None` if there is to be one array.
+    pub(crate) fn slicing(
+        &self,
+        volume: &str,
+        slices: u32,
+        array: &ArraySpec,
+        size_bytes: Option<u64>,
+        is_seek_bound: bool,
+    ) -> Result<Option<Slicing>, PoolError> {
+        if !(1..=MOST_SLICES).contains(&slices) {
+            let text = format!("a volume has 1 to {MOST_SLICES} slices, not {slices}");
+            return Err(PoolError::BadSetting(text));
+        }
+        if slices == 1 {
+            return Ok(None);
+        }
+        if is_seek_bound {
+            return Err(PoolError::SeekBoundSlices { volume: volume.to_owned(), slices });
+        }
+        let stripe_bytes = array.geometry()?.stripe_data_bytes();
+        let slicing = Slicing::of_stripes(slices as usize, stripe_bytes, self.tuning().slice_extent_bytes);
+        if let Some(size_bytes) = size_bytes {
+            check_slices_fit(volume, slicing, size_bytes)?;
+        }
+        Ok(Some(slicing))
+    }
+}
+
+/// Arrays of a new volume.
+enum Made {
+    InPlace(Vec<ArrayHandle>),
+    Log(LogArray),
+}
+
+/// Ends arrays whose creation was not recorded.
+pub(crate) async fn call_off(arrays: &[ArrayHandle]) {
+    for array in arrays {
+        array.call(async |array| array.call_off().await).await;
+    }
+}
+
+/// Refuses a size in which a slice would be empty.
+pub(crate) fn check_slices_fit(volume: &str, slicing: Slicing, size_bytes: u64) -> Result<(), PoolError> {
+    let least_bytes = slicing.slices() as u64 * slicing.extent_bytes();
+    if size_bytes >= least_bytes {
+        return Ok(());
+    }
+    let (volume, slices) = (volume.to_owned(), slicing.slices() as u32);
+    Err(PoolError::TooSmallForSlices { volume, slices, size_bytes, least_bytes })
 }
 
 /// Refuses what a log volume has not or always has.
@@ -304,6 +400,8 @@ fn check_log(spec: &VolumeSpec, reserve_percent: u32) -> Result<(), PoolError> {
         "a log volume has no journal: writes are acknowledged from memory and made durable by a flush"
     } else if spec.checksums == Some(false) {
         "a log volume always has checksums"
+    } else if spec.slices.is_some_and(|slices| slices != 1) {
+        "a log volume cannot be cut into slices"
     } else if spec.pin != Pin::None {
         "a log volume cannot be pinned: it stays on data drives"
     } else {

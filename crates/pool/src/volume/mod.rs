@@ -8,10 +8,13 @@ pub(crate) mod io;
 pub(crate) mod log;
 pub(crate) mod make;
 pub(crate) mod open;
+pub(crate) mod part_array;
 pub(crate) mod range_gate;
 pub(crate) mod resize;
 pub(crate) mod shadow;
 pub(crate) mod site;
+pub(crate) mod sliced;
+pub(crate) mod sliced_copy;
 pub(crate) mod thin;
 pub(crate) mod thin_growth;
 pub(crate) mod volume_array;
@@ -32,6 +35,7 @@ use crate::manifest::ids::VolumeId;
 use crate::manifest::volume_record::VolumeRecord;
 use crate::superblock::commit::Change;
 use crate::volume::io::VolumeIo;
+use crate::volume::sliced::Sliced;
 use crate::volume::volume_array::VolumeArray;
 use crate::{Pool, VolumeInfo};
 use stripewise_array::{Array, ArrayHandle, BlockArray};
@@ -56,13 +60,19 @@ impl Volume {
         self.id
     }
 
-    /// The array that serves requests now, or will after a conversion: for tests and measurements.
+    /// The array that serves requests now, or will after a conversion, of a volume with one: for
+    /// tests and measurements.
     pub fn array(&self) -> Array {
-        self.in_place().on_this_thread()
+        self.arrays().remove(0)
     }
 
-    /// The array of a volume that is not a log.
-    pub(crate) fn in_place(&self) -> ArrayHandle {
+    /// The arrays of its slices, as [`Self::array`].
+    pub fn arrays(&self) -> Vec<Array> {
+        self.in_place().handles().iter().map(ArrayHandle::on_this_thread).collect()
+    }
+
+    /// The arrays of a volume that is not a log.
+    pub(crate) fn in_place(&self) -> Sliced {
         self.io.array().in_place().expect("a volume in place").clone()
     }
 
@@ -99,8 +109,7 @@ impl Volume {
 
     /// True if a crash left regions whose copies or parity may disagree.
     pub fn needs_resync(&self) -> bool {
-        let in_place =
-            |array: &VolumeArray| array.in_place().is_some_and(|array| array.visit(Array::needs_resync));
+        let in_place = |array: &VolumeArray| array.in_place().is_some_and(Sliced::needs_resync);
         self.io.arrays().iter().any(in_place)
     }
 
@@ -111,7 +120,7 @@ impl Volume {
 
     /// The end of this opening of the volume.
     pub fn closing(&self) -> Closing {
-        Closing(self.io.arrays().iter().map(VolumeArray::closed_in_order).collect())
+        Closing(self.io.arrays().iter().flat_map(VolumeArray::closed_in_order).collect())
     }
 }
 

@@ -17,6 +17,9 @@ use stripewise_array::BlockSet;
 use stripewise_array::SumsInit;
 use stripewise_array::{AreaPlace, Array, ArrayHandle, ArrayInit, ArraySpec};
 
+/// Least memory for the checksums of a slice.
+const LEAST_CACHE_BYTES: usize = 32 << 10;
+
 impl PartRecord {
     /// Specification of the part's array.
     pub(crate) fn spec(&self, slab_bytes: u64) -> ArraySpec {
@@ -37,13 +40,13 @@ impl Inner {
         let journal = part.journal.iter().filter(|place| place.state == PlaceState::Active);
         ArrayInit {
             spec: part.spec(slab_bytes),
-            size_bytes: record.size_bytes,
+            size_bytes: part.bytes_of(record.size_bytes),
             rows: part.rows.clone(),
             map: map.map(|place| map_place(part, place)).collect(),
             journal: journal.map(journal_place).collect(),
             journal_epoch: self.manifest.borrow().generation + 1,
             write_back: record.write_back && part.shape.parity_units() > 0,
-            checksums: record.checksums.then(|| self.sums_init()),
+            checksums: record.checksums.then(|| self.sums_init(part)),
             // Those of columns that hold nothing current are found lost again, or not, when they
             // are filled.
             lost_blocks: part.lost.filtered(|block| part.is_current_at(block, slab_bytes)),
@@ -53,10 +56,13 @@ impl Inner {
         }
     }
 
-    fn sums_init(&self) -> SumsInit {
+    /// Slices share the memory that one array has.
+    fn sums_init(&self, part: &PartRecord) -> SumsInit {
+        let slices = part.slice.map_or(1, |slice| slice.of as usize);
+        let most_bytes = self.tuning().checksum_cache_bytes;
         SumsInit {
             first_stamp: self.manifest.borrow().generation << 32,
-            cache_bytes: self.tuning().checksum_cache_bytes,
+            cache_bytes: (most_bytes / slices).max(LEAST_CACHE_BYTES).min(most_bytes),
         }
     }
 

@@ -5,20 +5,22 @@
 //! beyond the new end, in place or in the journal. Writes there are refused before the last look,
 //! and those in flight have ended by then, so none slips in between. The region map forgets what
 //! lies there, then the rows are given up. A cut in between leaves the size that it had, with zeros
-//! where it was already forgotten.
+//! where it was already forgotten. All slices of a volume get their new sizes by one commit.
 
 use crate::error::{LogTask, PoolError};
 use crate::manifest::events::EventKind;
+use crate::manifest::format::Manifest;
 use crate::manifest::volume_record::{MetaPlaceRecord, MetaRecord, PartRecord, PlaceState, VolumeRecord};
 use crate::space::new_volume::{Taken, map_size};
 use crate::space::slabs::put_rows;
 use crate::superblock::commit::{Change, map_place};
-use crate::volume::make::MOST_VOLUME_BYTES;
+use crate::volume::make::{MOST_VOLUME_BYTES, check_slices_fit};
+use crate::volume::sliced::Sliced;
 use crate::{BLOCK_BYTES, Inner, Pool, Volume};
 use stripewise_array::ArrayError;
 use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::rows::SlotState;
-use stripewise_array::{AreaPlace, Array, ArrayHandle, BlockArray};
+use stripewise_array::{AreaPlace, Array, ArrayHandle, ArraySpec, BlockArray};
 
 /// Read at once in search of something stored.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -41,18 +43,21 @@ impl Pool {
         if record.conversion.is_some() {
             return Err(PoolError::Converting { pool: inner.name(), volume: name.to_owned() });
         }
+        if let Some(slicing) = record.slicing() {
+            check_slices_fit(name, slicing, size_bytes)?;
+        }
         inner.freed.until_reclaimed().await;
-        let array = volume.in_place();
+        let arrays = volume.in_place();
         let before = record.size_bytes;
         let resized = match size_bytes.cmp(&before) {
             std::cmp::Ordering::Equal => return Ok(()),
             std::cmp::Ordering::Greater => {
-                array.visit(|array| array.end_writes_at(before));
-                inner.grow(&record, &array, size_bytes).await
+                arrays.end_writes_at(before);
+                inner.grow(&record, &arrays, size_bytes).await
             }
             std::cmp::Ordering::Less => inner.shrink(&record, &volume, size_bytes).await,
         };
-        array.visit(|array| array.end_writes_at(u64::MAX));
+        arrays.end_writes_at(u64::MAX);
         resized?;
         inner.freed.until_reclaimed().await;
         Ok(())
@@ -66,11 +71,22 @@ impl Pool {
         self.refuse_for_log(name, LogTask::Resize)?;
         let manifest = inner.manifest.borrow();
         let record = manifest.volume(name).expect("just found");
-        let part = record.parts.last().expect("a volume has a part");
+        let parts = record.last_group();
         let drives = inner.drives_for(record.pin);
-        let free = inner.space.borrow().max_rows(&drives, part.rows.width());
-        let rows = (part.rows.allocated_rows() + free).max(part.rows.rows());
-        Ok(rows.saturating_mul(volume.in_place().spec().row_data_bytes()?).max(record.size_bytes))
+        let width = parts.first().map_or(1, |part| part.shape.width);
+        let free = inner.space.borrow().max_rows(&drives, width);
+        let allocated: u64 = parts.iter().map(|part| part.rows.allocated_rows()).sum();
+        let rows = (allocated + free).max(parts.iter().map(|part| part.rows.rows()).sum());
+        let row_bytes = volume.in_place().first().spec().row_data_bytes()?;
+        let largest_bytes = match record.slicing() {
+            None => rows.saturating_mul(row_bytes),
+            Some(slicing) => {
+                let slices = slicing.slices() as u64;
+                let slice_bytes = (rows / slices).saturating_mul(row_bytes);
+                slice_bytes / slicing.extent_bytes() * slicing.extent_bytes() * slices
+            }
+        };
+        Ok(largest_bytes.max(record.size_bytes))
     }
 }
 
@@ -78,76 +94,139 @@ fn resized(record: &VolumeRecord, size_bytes: u64) -> String {
     format!("volume {} was resized from {} to {size_bytes} bytes", record.name, record.size_bytes)
 }
 
+/// Growth of a volume: what was taken and made ready, part by part.
+struct Growth {
+    size_bytes: u64,
+    /// Rows that each part had, and will have.
+    old_rows: Vec<u64>,
+    rows: Vec<u64>,
+    /// The record, as it will be.
+    planned: Manifest,
+    taken: Vec<Taken>,
+    /// New places of maps that were too small.
+    metas: Vec<Option<MetaRecord>>,
+}
+
 impl Inner {
-    async fn grow(
-        &self,
-        record: &VolumeRecord,
-        array: &ArrayHandle,
-        size_bytes: u64,
-    ) -> Result<(), PoolError> {
-        let part = &record.parts[0];
-        let mut taken = Taken::default();
-        let grown = self.prepare_growth(record, part, array, size_bytes, &mut taken).await;
-        let meta = match grown {
-            Ok(meta) => meta,
-            Err(error) => {
-                self.undo_growth(part, array, record.size_bytes).await;
-                taken.give_back(&mut self.space.borrow_mut());
-                return Err(error);
-            }
+    async fn grow(&self, record: &VolumeRecord, arrays: &Sliced, size_bytes: u64) -> Result<(), PoolError> {
+        let mut growth = Growth {
+            size_bytes,
+            old_rows: record.parts.iter().map(|part| part.rows.rows()).collect(),
+            rows: Vec::new(),
+            planned: self.manifest.borrow().clone(),
+            taken: Vec::new(),
+            metas: Vec::new(),
         };
-        let text = resized(record, size_bytes);
-        self.news.event(EventKind::Volume, &text);
-        let (id, new, new_meta) = (record.id, taken.rows.clone(), meta);
-        let (first_row, rows) = (part.rows.rows(), size_bytes.div_ceil(array.spec().row_data_bytes()?));
-        let recorded = self
-            .try_commit(None, move |manifest| {
-                let Some(volume) = manifest.volume_by_id_mut(id) else {
-                    return Err(PoolError::Job("the volume is gone".to_owned()));
-                };
-                volume.size_bytes = size_bytes;
-                let part = &mut volume.parts[0];
-                part.rows.resize(rows.max(first_row));
-                put_rows(&mut part.rows, first_row, &new, SlotState::Active);
-                if let Some(meta) = new_meta {
-                    part.meta = meta;
-                }
-                Ok(Change::Commit(()))
-            })
-            .await;
-        if let Err(error) = recorded {
-            self.news.take_back(&text);
-            self.undo_growth(part, array, record.size_bytes).await;
-            taken.give_back(&mut self.space.borrow_mut());
-            return Err(error);
+        let mut grown = self.check_room_to_grow(record, arrays, size_bytes);
+        for (part, array) in record.parts.iter().zip(arrays.handles()) {
+            if grown.is_ok() {
+                growth.taken.push(Taken::default());
+                grown = self.prepare_growth(record, part, array, &mut growth).await;
+            }
         }
-        Ok(())
+        let text = resized(record, size_bytes);
+        let recorded = match grown {
+            Ok(()) => {
+                self.news.event(EventKind::Volume, &text);
+                let recorded = self.record_growth(record, &growth).await;
+                if recorded.is_err() {
+                    self.news.take_back(&text);
+                }
+                recorded
+            }
+            Err(error) => Err(error),
+        };
+        if recorded.is_ok() {
+            arrays.set_capacity_bytes(size_bytes);
+            return Ok(());
+        }
+        let begun = growth.taken.len();
+        for (part, array) in record.parts.iter().zip(arrays.handles()).take(begun) {
+            self.undo_growth(part, array, part.bytes_of(record.size_bytes)).await;
+        }
+        let mut space = self.space.borrow_mut();
+        growth.taken.into_iter().for_each(|taken| taken.give_back(&mut space));
+        recorded
     }
 
-    /// Takes slabs, and has the array ready for the new size; a new place for the map where the old
-    /// one is too small.
+    async fn record_growth(&self, record: &VolumeRecord, growth: &Growth) -> Result<(), PoolError> {
+        let (id, size_bytes) = (record.id, growth.size_bytes);
+        let (old_rows, rows, metas) = (growth.old_rows.clone(), growth.rows.clone(), growth.metas.clone());
+        let new: Vec<_> = growth.taken.iter().map(|taken| taken.rows.clone()).collect();
+        self.try_commit(None, move |manifest| {
+            let Some(volume) = manifest.volume_by_id_mut(id) else {
+                return Err(PoolError::Job("the volume is gone".to_owned()));
+            };
+            volume.size_bytes = size_bytes;
+            for (index, part) in volume.parts.iter_mut().enumerate() {
+                part.rows.resize(rows[index]);
+                put_rows(&mut part.rows, old_rows[index], &new[index], SlotState::Active);
+                if let Some(meta) = &metas[index] {
+                    part.meta = meta.clone();
+                }
+            }
+            Ok(Change::Commit(()))
+        })
+        .await
+    }
+
+    /// Checks that there is room for the rows of all parts.
+    fn check_room_to_grow(
+        &self,
+        record: &VolumeRecord,
+        arrays: &Sliced,
+        size_bytes: u64,
+    ) -> Result<(), PoolError> {
+        let spec = arrays.first().spec();
+        let (row_bytes, width) = (spec.row_data_bytes()?, spec.shape.width);
+        let more = |part: &PartRecord| {
+            part.bytes_of(size_bytes).div_ceil(row_bytes).saturating_sub(part.rows.rows())
+        };
+        let needed_rows: u64 = record.parts.iter().map(more).sum();
+        let drives = self.drives_for(record.pin);
+        let free_rows = self.space.borrow().max_rows(&drives, width);
+        if record.thin || needed_rows <= free_rows {
+            return Ok(());
+        }
+        Err(self.no_space_to_grow(record, arrays.first().spec(), needed_rows, free_rows))
+    }
+
+    fn no_space_to_grow(
+        &self,
+        record: &VolumeRecord,
+        spec: &ArraySpec,
+        needed_rows: u64,
+        free_rows: u64,
+    ) -> PoolError {
+        let old_rows: u64 = record.parts.iter().map(|part| part.rows.rows()).sum();
+        let drives = self.drives_for(record.pin);
+        PoolError::NoSpace {
+            pool: self.name(),
+            volume: record.name.clone(),
+            needed_rows,
+            free_rows,
+            width: spec.shape.width,
+            slab_bytes: spec.slab_bytes,
+            drives_with_room: self.space.borrow().drives_with_room(&drives),
+            possible_bytes: (old_rows + free_rows) * spec.row_data_bytes().unwrap_or(0),
+        }
+    }
+
+    /// Takes slabs for a part, and has its array ready for the new size; a new place for the map
+    /// where the old one is too small.
     async fn prepare_growth(
         &self,
         record: &VolumeRecord,
         part: &PartRecord,
         array: &ArrayHandle,
-        size_bytes: u64,
-        taken: &mut Taken,
-    ) -> Result<Option<MetaRecord>, PoolError> {
-        let row_bytes = array.spec().row_data_bytes()?;
+        growth: &mut Growth,
+    ) -> Result<(), PoolError> {
+        let (row_bytes, size_bytes) = (array.spec().row_data_bytes()?, part.bytes_of(growth.size_bytes));
         let (old_rows, rows) = (part.rows.rows(), size_bytes.div_ceil(row_bytes).max(part.rows.rows()));
-        let (width, slab_bytes) = (part.rows.width(), array.spec().slab_bytes);
+        let width = part.rows.width();
         let drives = self.drives_for(record.pin);
-        let no_space = |possible: u64| PoolError::NoSpace {
-            pool: self.name(),
-            volume: record.name.clone(),
-            needed_rows: rows - old_rows,
-            free_rows: possible,
-            width,
-            slab_bytes,
-            drives_with_room: self.space.borrow().drives_with_room(&drives),
-            possible_bytes: (old_rows + possible) * row_bytes,
-        };
+        let no_space = |possible: u64| self.no_space_to_grow(record, array.spec(), rows - old_rows, possible);
+        let taken = growth.taken.last_mut().expect("begun for this part");
         if !record.thin && rows > old_rows {
             let allocated = self.space.borrow_mut().allocate_rows(&drives, width, rows - old_rows, old_rows);
             taken.rows = allocated.map_err(|shortage| no_space(shortage.possible))?;
@@ -171,11 +250,12 @@ impl Inner {
         let mut table = array.visit(Array::rows);
         table.resize(rows);
         put_rows(&mut table, old_rows, &taken.rows, SlotState::Active);
-        let mut planned = self.manifest.borrow().clone();
-        if let Some(part) = planned.part_mut(part.id) {
+        if let Some(part) = growth.planned.part_mut(part.id) {
             part.rows = table.clone();
         }
-        self.commits.check_growth(&planned)?;
+        self.commits.check_growth(&growth.planned)?;
+        growth.rows.push(rows);
+        growth.metas.push(meta.clone());
         let moved = meta.as_ref().map(|meta| (areas(meta), old_areas(part)));
         let prepare = async move |array: Array| {
             array.set_rows(table);
@@ -188,8 +268,7 @@ impl Inner {
             // be taken for this one's.
             array.rewrite_map().await
         };
-        array.call(prepare).await?;
-        Ok(meta)
+        Ok(array.call(prepare).await?)
     }
 
     /// Makes the array what it was.
@@ -214,37 +293,43 @@ impl Inner {
     }
 
     async fn shrink(&self, record: &VolumeRecord, volume: &Volume, size_bytes: u64) -> Result<(), PoolError> {
-        let array = &volume.in_place();
-        let check = async || match stored_beyond(array, size_bytes).await? {
-            0 => Ok(()),
-            stored_bytes => {
-                Err(PoolError::StoredBeyond { volume: record.name.clone(), size_bytes, stored_bytes })
+        let arrays = &volume.in_place();
+        let check = async || {
+            let mut stored_bytes = 0;
+            for (part, array) in record.parts.iter().zip(arrays.handles()) {
+                stored_bytes += stored_beyond(array, part.bytes_of(size_bytes)).await?;
+            }
+            match stored_bytes {
+                0 => Ok(()),
+                _ => Err(PoolError::StoredBeyond { volume: record.name.clone(), size_bytes, stored_bytes }),
             }
         };
         // The first look spares clients the refusals that they get during the second.
         check().await?;
-        array.visit(|array| array.end_writes_at(size_bytes));
+        arrays.end_writes_at(size_bytes);
         volume.until_writes_ended().await;
         check().await?;
-        if let Err(error) = resize(array, size_bytes).await {
-            let _ = resize(array, record.size_bytes).await;
+        if let Err(error) = resize(record, arrays, size_bytes).await {
+            let _ = resize(record, arrays, record.size_bytes).await;
             return Err(error.into());
         }
         let text = resized(record, size_bytes);
         self.news.event(EventKind::Volume, &text);
-        let (id, rows) = (record.id, size_bytes.div_ceil(array.spec().row_data_bytes()?));
+        let (id, row_bytes) = (record.id, arrays.first().spec().row_data_bytes()?);
         let recorded = self
             .try_commit(None, move |manifest| {
                 if let Some(volume) = manifest.volume_by_id_mut(id) {
                     volume.size_bytes = size_bytes;
-                    volume.parts[0].rows.resize(rows);
+                    for part in &mut volume.parts {
+                        part.rows.resize(part.bytes_of(size_bytes).div_ceil(row_bytes));
+                    }
                 }
                 Ok(Change::Commit(()))
             })
             .await;
         if recorded.is_err() {
             self.news.take_back(&text);
-            let _ = resize(array, record.size_bytes).await;
+            let _ = resize(record, arrays, record.size_bytes).await;
         }
         recorded
     }
@@ -261,8 +346,16 @@ fn old_areas(part: &PartRecord) -> Vec<AreaPlace> {
     active.map(|place| map_place(part, place)).collect()
 }
 
-async fn resize(array: &ArrayHandle, size_bytes: u64) -> Result<(), ArrayError> {
-    array.call(async move |array| array.resize(size_bytes).await).await
+/// Resizes all arrays of a volume, also where one fails.
+async fn resize(record: &VolumeRecord, arrays: &Sliced, size_bytes: u64) -> Result<(), ArrayError> {
+    // No request is sent to a slice beyond its end.
+    arrays.set_capacity_bytes(size_bytes.min(record.size_bytes));
+    let mut result = Ok(());
+    for (part, array) in record.parts.iter().zip(arrays.handles()) {
+        let bytes = part.bytes_of(size_bytes);
+        result = result.and(array.call(async move |array| array.resize(bytes).await).await);
+    }
+    result
 }
 
 /// Bytes stored in whole regions beyond a new end, and whether anything but zeros is in the rest of

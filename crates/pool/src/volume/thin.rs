@@ -5,6 +5,7 @@
 //! row costs a commit; the number doubles as it goes on and begins again at one when the pool is
 //! opened. Faults expected: no room left, drives that fail while a row is being recorded.
 
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use crate::Inner;
@@ -16,6 +17,7 @@ use crate::manifest::ids::{Id, VolumeId};
 use crate::manifest::volume_record::Pin;
 use crate::space::slabs::{FreeSlabs, NewRows, put_rows};
 use crate::superblock::commit::Change;
+use crate::volume::sliced::Sliced;
 use stripewise_array::ArrayError;
 use stripewise_array::lock_order;
 use stripewise_array::mutation::{self, Mutation};
@@ -187,16 +189,23 @@ impl Inner {
     pub(crate) async fn release_unused(
         &self,
         volume: VolumeId,
-        array: &ArrayHandle,
+        arrays: &Sliced,
         offset_bytes: u64,
         length_bytes: u64,
     ) {
         let is_thin = self.manifest.borrow().volume_by_id(volume).is_some_and(|volume| volume.thin);
-        let Ok(row_bytes) = array.spec().row_data_bytes() else { return };
         if !is_thin || length_bytes == 0 || self.check_changeable().is_err() {
             return;
         }
-        let candidates = offset_bytes / row_bytes..=(offset_bytes + length_bytes - 1) / row_bytes;
+        for (array, range) in arrays.ranges(offset_bytes, length_bytes) {
+            self.release_unused_rows(array, range).await;
+        }
+    }
+
+    /// Gives back rows of an array in a range that is not empty.
+    async fn release_unused_rows(&self, array: &ArrayHandle, range: Range<u64>) {
+        let Ok(row_bytes) = array.spec().row_data_bytes() else { return };
+        let candidates = range.start / row_bytes..=(range.end - 1) / row_bytes;
         let unused: Vec<u64> = array.visit(|array| {
             let rows = array.rows();
             candidates.filter(|&row| !rows.is_hole(row) && array.is_row_unwritten(row)).collect()

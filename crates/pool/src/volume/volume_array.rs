@@ -1,30 +1,28 @@
-//! The array of a volume's part, whatever its kind.
+//! The arrays of a volume, whatever their kind.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use stripewise_array::{Array, ArrayError, ArrayHandle, BlockArray, Extent};
+use stripewise_array::{ArrayError, BlockArray, Extent};
 use stripewise_drive::{Buffer, BufferPool};
 use stripewise_layout::Geometry;
 use stripewise_log::BLOCK_BYTES;
 
 use crate::volume::log::LogArray;
+use crate::volume::sliced::{SECTOR_BYTES, Sliced};
 
-/// Requests to arrays in place are multiples of this.
-const SECTOR_BYTES: u64 = 512;
-
-/// An array in place, or a log. Clones are the same array.
+/// Arrays in place, or a log. Clones are the same arrays.
 #[derive(Clone)]
 pub(crate) enum VolumeArray {
     /// Blocks are written where they are.
-    InPlace(ArrayHandle),
+    InPlace(Sliced),
     /// Nothing is overwritten.
     Log(LogArray),
 }
 
 impl VolumeArray {
-    /// The array, if it is one in place.
-    pub(crate) fn in_place(&self) -> Option<&ArrayHandle> {
+    /// The arrays, if blocks are written in place.
+    pub(crate) fn in_place(&self) -> Option<&Sliced> {
         match self {
             Self::InPlace(array) => Some(array),
             Self::Log(_) => None,
@@ -42,16 +40,16 @@ impl VolumeArray {
     /// True if it takes no writes.
     pub(crate) fn is_protected(&self) -> bool {
         match self {
-            Self::InPlace(array) => array.visit(Array::is_protected),
+            Self::InPlace(array) => array.is_protected(),
             Self::Log(log) => log.is_protected(),
         }
     }
 
-    /// Set once it was closed with everything durable.
-    pub(crate) fn closed_in_order(&self) -> Arc<AtomicBool> {
+    /// Set once each array was closed with everything durable.
+    pub(crate) fn closed_in_order(&self) -> Vec<Arc<AtomicBool>> {
         match self {
-            Self::InPlace(array) => array.visit(Array::closed_in_order),
-            Self::Log(log) => log.closed_in_order(),
+            Self::InPlace(array) => array.closed_in_order(),
+            Self::Log(log) => vec![log.closed_in_order()],
         }
     }
 

@@ -20,11 +20,12 @@ use stripewise_drive::Buffer;
 
 use crate::BLOCK_BYTES;
 use crate::volume::range_gate::RangeGate;
+use crate::volume::sliced::Sliced;
 use stripewise_array::mutation::{self, Mutation};
-use stripewise_array::{ArrayError, ArrayHandle, BlockArray, Extent, push_extent};
+use stripewise_array::{ArrayError, BlockArray, Extent, push_extent};
 
 /// A volume that is being converted.
-pub(crate) struct Zones<A = ArrayHandle> {
+pub(crate) struct Zones<A = Sliced> {
     pub old: A,
     pub new: A,
     pub gate: RangeGate,
@@ -36,8 +37,8 @@ pub(crate) struct Zones<A = ArrayHandle> {
     end_bytes: u64,
     /// The conversion is being cancelled: nothing more is copied.
     pub is_cancelled: Cell<bool>,
-    /// Number of rows of the old array that have given their slabs back, from its beginning.
-    pub released_rows: Cell<u64>,
+    /// Offset below which whole rows of the old arrays have given their slabs back.
+    pub released_below: Cell<u64>,
     /// Loss count of the new array when nothing was copied beyond the frontier yet.
     pub losses: Cell<u64>,
 }
@@ -95,7 +96,7 @@ impl<A: BlockArray> Zones<A> {
             cursor: Cell::new(committed),
             end_bytes,
             is_cancelled: Cell::new(false),
-            released_rows: Cell::new(0),
+            released_below: Cell::new(0),
             losses,
         }
     }

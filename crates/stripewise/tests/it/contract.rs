@@ -185,6 +185,8 @@ fn volumes_have_their_keys() {
         "redundancy_left",
         "rotation_rows",
         "rows",
+        "slice_extent_bytes",
+        "slices",
         "state",
         "thin",
         "tiers",

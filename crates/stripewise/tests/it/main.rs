@@ -48,6 +48,7 @@ mod scrubs;
 mod serve;
 mod shares;
 mod silent_paths;
+mod slices;
 mod stacked_pools;
 mod state;
 mod streams;

@@ -97,8 +97,12 @@ impl Life {
             let mut facts = guarded.facts.borrow_mut();
             facts.tolerance = facts.tolerance.min(shape.fault_tolerance());
         }
-        let begun = self.bounded("beginning a conversion", subject.convert(&guarded.name, layout)).await;
-        self.note(&format!("convert {} to {layout:?}: {begun:?}", guarded.name));
+        // Numbers of volumes are lower.
+        let drawn = 10_000 + self.world.coverage.borrow().conversions as u32;
+        let slices = self.world.plan.slices_of(drawn, &self.world.options);
+        let begun = subject.convert(&guarded.name, layout, slices);
+        let begun = self.bounded("beginning a conversion", begun).await;
+        self.note(&format!("convert {} to {layout:?}, {slices} slices: {begun:?}", guarded.name));
         self.world.cover(|coverage| coverage.conversions += u64::from(matches!(begun, Some(Ok(())))));
         self.observe(subject);
         if random.borrow_mut().chance(0.8) {

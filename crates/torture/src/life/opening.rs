@@ -40,7 +40,8 @@ impl Life {
     /// Creates a volume and its model.
     pub(crate) async fn make_volume(&self, subject: &Subject, new: &NewVolume) {
         let number = self.world.next_volume.replace(self.world.next_volume.get() + 1) as u32;
-        let new = NewVolume { name: format!("v{number}"), ..new.clone() };
+        let slices = self.world.plan.slices_of(number, &self.world.options);
+        let new = NewVolume { name: format!("v{number}"), slices, ..new.clone() };
         *self.world.being_made.borrow_mut() = Some(new.clone());
         let settings = self.world.plan.settings;
         let Some(made) = self.bounded("making a volume", subject.create_volume(settings, &new)).await else {

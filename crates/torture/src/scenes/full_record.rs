@@ -31,7 +31,8 @@ pub(super) fn play(stage: &Stage<'_>) {
         let subject = made(&context, settings, drives()).await?;
         let layout = LayoutSpec { columns: Some(width as usize), ..LayoutSpec::new(Level::Raid5) };
         let size_bytes = ROWS * (width - 1) * MIB;
-        let new = NewVolume { name: "v0".to_owned(), layout, size_bytes, write_back: false, thin: true };
+        let new =
+            NewVolume { name: "v0".to_owned(), layout, size_bytes, write_back: false, thin: true, slices: 1 };
         let store = subject.create_volume(settings, &new).await.ok()?;
         let row = fill(&store, (width - 1) * MIB, &mut random).await?;
         stage.world.cover(|coverage| coverage.scenes += 1);

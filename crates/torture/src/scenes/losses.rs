@@ -37,7 +37,7 @@ pub(super) fn play(stage: &Stage<'_>) {
     let layout = LayoutSpec { columns: Some(width), ..LayoutSpec::new(Level::Raid5) };
     let size_bytes = (2 + draw(3)) * (width as u64 - 1) * MIB;
     let write_back = draw(2) == 0;
-    let new = NewVolume { name: "v0".to_owned(), layout, size_bytes, write_back, thin: false };
+    let new = NewVolume { name: "v0".to_owned(), layout, size_bytes, write_back, thin: false, slices: 1 };
     let all: Vec<Rc<dyn Drive>> = images.iter().map(|image| image.clone() as Rc<dyn Drive>).collect();
     let is_made = stage.run(async |context| {
         let drives = all[..width].to_vec();

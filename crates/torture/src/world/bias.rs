@@ -156,6 +156,8 @@ pub(crate) struct Bias {
     pub tolerance: Option<usize>,
     pub write_back: f64,
     pub thin: f64,
+    /// A volume is cut into one to eight slices.
+    pub slices: f64,
     /// Lives, `None`: drawn.
     pub lives: Option<Span>,
     pub manner: Option<Manner>,
@@ -222,6 +224,7 @@ impl Bias {
         tolerance: None,
         write_back: 0.5,
         thin: 0.3,
+        slices: 0.3,
         lives: None,
         manner: None,
         tune: None,

@@ -28,6 +28,7 @@ impl Bias {
         levels: REDUNDANT,
         tolerance: Some(1),
         thin: 0.0,
+        slices: 0.0,
         lives: Some((3, 2)),
         manner: Some(Manner::USUAL),
         endings: Some(&[
@@ -323,6 +324,18 @@ impl Bias {
                         write_back: 0.0,
                         action: &[(Action::FlushAll, 1), (Action::Retire, 1), (Action::AddSpare, 1)],
                         volumes: (2, 2),
+                        habits: Habits { flushes: 20, ..Self::USUAL.habits },
+                        ..Self::QUIET
+                    }
+                }
+            }
+            Focus::Slices => {
+                const {
+                    &Self {
+                        slices: 1.0,
+                        volume_mib: (3, 4),
+                        drive_mib: (32, 9),
+                        write_back: 0.0,
                         habits: Habits { flushes: 20, ..Self::USUAL.habits },
                         ..Self::QUIET
                     }

@@ -77,6 +77,14 @@ impl Plan {
         if self.gap_bytes == 0 { new } else { NewVolume { layout: on_arms(new.layout), ..new } }
     }
 
+    /// Number of slices that a volume is to have, drawn from a stream of its own.
+    pub(crate) fn slices_of(&self, number: u32, options: &Options) -> u32 {
+        let seed = self.settings.seed ^ 0x736c_6963_6573 ^ u64::from(number) << 48;
+        let random = &mut SplitMix64::new(seed);
+        let is_cut = options.drawn.has_slices() && random.chance(Bias::of(options.focus).slices);
+        if is_cut { 1 + random.below(8) as u32 } else { 1 }
+    }
+
     /// Draws the kinds of events that there always were.
     fn draw_first(seed: u64, random: &mut SplitMix64, options: &Options) -> Self {
         let bias = Bias::of(options.focus);
@@ -189,6 +197,10 @@ impl Plan {
         if options.drawn.has_shards() {
             self.settings.tuning.first_number = draw_first_number(seed);
         }
+        if options.drawn.has_slices() {
+            let log2 = SplitMix64::new(seed ^ 0x65_7874_656e_7473).below(9);
+            self.settings.tuning.slice_extent_bytes = 4096 << log2;
+        }
         self
     }
 }
@@ -299,5 +311,6 @@ pub(crate) fn draw_volume(
         size_bytes: within(random, bias.volume_mib) * MIB,
         write_back: random.chance(bias.write_back),
         thin: random.chance(bias.thin),
+        slices: 1,
     }
 }

@@ -124,6 +124,7 @@ found! {
     flush_error_reported_once: FlushErrorReportedOnce,
     reopened_without_losses: ReopenedWithoutLosses,
     unaligned_writes_together: UnalignedWritesTogether,
+    flush_forgets_slice: FlushForgetsSlice,
 }
 
 #[test]

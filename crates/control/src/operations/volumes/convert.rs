@@ -21,22 +21,23 @@ use crate::pools::session::{Session, with_pool};
 
 /// Executes `volume convert`.
 pub async fn run(asked: &ConvertVolume, control: &Control) -> Result<Response> {
-    let (name, wanted) = (&asked.volume, asked.layout);
-    let what = match wanted {
-        Some(_) => format!("cannot convert volume `{name}`"),
-        None => format!("cannot cancel the conversion of volume `{name}`"),
+    let name = &asked.volume;
+    let is_wanted = asked.layout.is_some() || asked.slices.is_some();
+    let what = match is_wanted {
+        true => format!("cannot convert volume `{name}`"),
+        false => format!("cannot cancel the conversion of volume `{name}`"),
     };
     let volume =
         with_pool(control, &name.pool, Access::Change, &format!("volume convert {name}"), async |session| {
             session.show_notices();
-            let begun = match wanted {
-                Some(layout) => {
-                    if !asked.yes {
+            let begun = match is_wanted {
+                true => {
+                    if let (Some(layout), false) = (asked.layout, asked.yes) {
                         confirm_loss(session, name, layout)?;
                     }
-                    session.pool.convert_volume(&name.volume, layout).await
+                    session.pool.convert(&name.volume, asked.layout, asked.slices).await
                 }
-                None => session.pool.cancel_conversion(&name.volume).await,
+                false => session.pool.cancel_conversion(&name.volume).await,
             };
             begun.map_err(|error| in_sizes(pool_failure(&what, &error), &error))?;
             if asked.wait {

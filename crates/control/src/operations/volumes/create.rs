@@ -35,6 +35,7 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
         checksums: asked.checksums,
         pin: asked.pin,
         log: asked.log_reserve_percent,
+        slices: asked.slices,
     };
     let pin = spec.pin;
     let (volume, choice, are_disks) =

@@ -7,5 +7,6 @@ mod lost_blocks;
 mod pool_cuts;
 mod pool_random;
 mod refused_flushes;
+mod slices;
 mod superblock_ends;
 mod unreadable_journal;

@@ -43,6 +43,7 @@ const SMALL: Tuning = Tuning {
     convert_piece_bytes: 1,
     convert_unrecorded_bytes: 1,
     convert_record_ns: 1,
+    slice_extent_bytes: 4096,
     first_number: (1 << 32) - 3,
 };
 

@@ -8,5 +8,6 @@ mod logs;
 mod progress;
 mod request_sizes;
 mod seeks;
+mod slices;
 mod volumes;
 mod write_back;

@@ -84,7 +84,7 @@ fn scrub_finds_mends_and_names_rot_of_logs() {
         assert_eq!(errors, [0, *blocks, 0, 0]);
         let again = scrub(&pool).await;
         assert!(again.is_clean(), "{again:?}");
-        // What was mended replaces any other drive.
+        // The mended blocks are needed once another drive fails.
         pool.fail_drive(id_of(&pool.status(), "drive2"), "to see").await.unwrap();
         holds(&pool.volume("log").unwrap(), 1, 0, 8 * MIB).await.unwrap();
         pool.close().await.unwrap();

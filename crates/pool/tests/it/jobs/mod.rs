@@ -9,4 +9,5 @@ mod many_lost_blocks;
 mod rebalance;
 mod rebuild;
 mod rebuild_speed;
+mod slice_conversion;
 mod tiers;

@@ -7,3 +7,4 @@ pub mod images;
 pub mod pool;
 #[path = "../../../../../tests/seeds.rs"]
 pub mod seeds;
+pub mod slices;

@@ -17,5 +17,6 @@ mod record_room;
 mod released;
 mod replacement;
 mod room;
+mod slices;
 mod stacked_pools;
 mod two_sessions;

@@ -5,7 +5,7 @@ use stripewise_control::names::VolumeName;
 use stripewise_control::request::CreateVolume;
 use stripewise_control::size::{ByteSize, WantedSize};
 use stripewise_layout::LayoutSpec;
-use stripewise_pool::{Pin, USUAL_RESERVE_PERCENT};
+use stripewise_pool::{MOST_SLICES, Pin, USUAL_RESERVE_PERCENT};
 
 use crate::failure::{Failure, Result};
 
@@ -59,6 +59,10 @@ pub(crate) struct Options {
     /// Share of a log volume's space kept free for cleaning, 5 to 50 [default: 15]
     #[arg(long, value_name = "PERCENT", requires = "log")]
     reserve: Option<u32>,
+    /// Cut the volume into arrays that extents of some MiB go to in turn, 1 to 8; not on hard disks
+    /// [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_SLICES)))]
+    slices: Option<u32>,
 }
 
 /// `on` or `off` on the command line.
@@ -115,6 +119,7 @@ impl Options {
                 None => Pin::None,
             },
             log_reserve_percent: self.log.then(|| self.reserve.unwrap_or(USUAL_RESERVE_PERCENT)),
+            slices: self.slices,
         })
     }
 }

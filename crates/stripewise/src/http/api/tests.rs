@@ -81,13 +81,13 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         "space_warning": 90, "tier_rate": "off"});
     let new_volume = json!({"name": "a", "layout": "raid50", "columns": 6, "groups": 2,
         "interleave_bytes": 65_536, "size_bytes": 1 << 30, "thin": true, "write_back": true, "checksums": false,
-        "pin": "fast"});
+        "pin": "fast", "slices": 4});
     let import = json!({"folders": ["/d"], "drives": ["nbd://host/disk"], "pool": "tank", "new_name": "other",
         "force": true, "new_identity": true, "destroyed": true});
     let through = json!({"name": "a", "layout": "raid5", "write_back": false, "checksums": true});
     let log = json!({"name": "l", "layout": "raid5", "log": true, "reserve_percent": 20});
-    let layout =
-        json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536, "yes": true});
+    let layout = json!({"layout": "raid50", "columns": 6, "groups": 2, "interleave_bytes": 65_536,
+        "slices": 2, "yes": true});
     vec![
         ("GET", "/api/v1/pools", Value::Null),
         ("POST", "/api/v1/pools", new_pool),

@@ -57,6 +57,9 @@ pub(super) struct NewVolume {
     log: bool,
     /// Share of a log volume's space kept free for cleaning, 5 to 50. Default: 15.
     reserve_percent: Option<u32>,
+    /// Number of arrays that extents of some MiB go to in turn, 1 to 8; more than 1 not on disks.
+    /// Default: 1.
+    slices: Option<u32>,
 }
 
 /// Creates a volume.
@@ -91,6 +94,7 @@ impl NewVolume {
             checksums: self.checksums,
             pin: self.pin.map_or(Ok(Pin::None), |pin| pin_of(&pin))?,
             log_reserve_percent: self.log.then(|| self.reserve_percent.unwrap_or(USUAL_RESERVE_PERCENT)),
+            slices: self.slices,
         })
     }
 }
@@ -159,13 +163,31 @@ pub(super) enum VolumeChange {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewLayout {
-    layout: String,
+    /// Default: unchanged; required with any of the next three.
+    layout: Option<String>,
     columns: Option<u32>,
     groups: Option<u32>,
     interleave_bytes: Option<u64>,
+    /// Number of slices. Default: unchanged.
+    slices: Option<u32>,
     /// Confirm a layout that survives the loss of fewer drives.
     #[serde(default)]
     yes: bool,
+}
+
+impl NewLayout {
+    fn request(self, volume: VolumeName, wait: bool) -> Result<ConvertVolume, Wrong> {
+        let Self { layout: name, columns, groups, interleave_bytes, slices, yes } = self;
+        let has_details = columns.is_some() || groups.is_some() || interleave_bytes.is_some();
+        let layout = match name {
+            Some(name) => Some(layout(&name, columns, groups, interleave_bytes)?),
+            None if has_details || slices.is_none() => {
+                return Err(Wrong::new("a conversion requires `layout` or `slices`"));
+            }
+            None => None,
+        };
+        Ok(ConvertVolume { volume, layout, slices, yes, wait })
+    }
 }
 
 /// Changes a volume's size, layout or tier. `wait` applies to the last two.
@@ -183,12 +205,9 @@ pub(super) async fn change_volume(
             Ok(ResizeVolume { volume, size_bytes: WantedSize::Bytes(bytes) }.into())
         }
         VolumeChange::Pin(pin) => pin_of(&pin).map(|pin| PinVolume { volume, pin, wait }.into()),
-        VolumeChange::Convert(NewLayout { layout: name, columns, groups, interleave_bytes, yes }) => {
-            let layout = layout(&name, columns, groups, interleave_bytes);
-            layout.map(|layout| ConvertVolume { volume, layout: Some(layout), yes, wait }.into())
-        }
+        VolumeChange::Convert(new) => new.request(volume, wait).map(Request::from),
         VolumeChange::CancelConversion(true) => {
-            Ok(ConvertVolume { volume, layout: None, yes: false, wait }.into())
+            Ok(ConvertVolume { volume, layout: None, slices: None, yes: false, wait }.into())
         }
         VolumeChange::CancelConversion(false) => Err(Wrong::new("no change is requested")),
     };
