@@ -77,7 +77,7 @@ fn a_run_shown_in_its_tools_format_reimports() {
     // Its pause of five seconds before each test is the tool's; here it is none.
     let own = include_str!("../../../../profiles/crystaldiskmark.toml");
     std::fs::write(sandbox.path("cdm.toml"), own.replace("pause_seconds = 5.0", "")).expect("written");
-    let run = sandbox.json("lab run @folder --profile @cdm.toml --runs 1 --seconds 0.05 --size 8MiB");
+    let run = sandbox.json("lab run @folder --profile @cdm.toml --runs 1 --seconds 0.2 --size 8MiB");
     let shown = sandbox.ok(&format!("lab show {}", run["run"].as_str().expect("a name")));
     let text = shown.text();
     let start = text.find("----").expect("the tool's text");
