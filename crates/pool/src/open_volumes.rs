@@ -135,13 +135,9 @@ impl OpenVolumes {
         if let Some(io) = self.ios.borrow().get(&record.id) {
             return Some(io.clone());
         }
-        let in_place = |group: &[PartRecord]| -> Option<Sliced> {
-            let arrays =
-                group.iter().map(|part| self.array(part.id)).collect::<Option<Vec<ArrayHandle>>>()?;
-            Some(match group.first()?.slice {
-                None => arrays.into_iter().next()?.into(),
-                Some(slice) => Sliced::of(arrays, slice.slicing(), record.size_bytes),
-            })
+        let in_place = |group: &[PartRecord]| {
+            let arrays: Option<Vec<ArrayHandle>> = group.iter().map(|part| self.array(part.id)).collect();
+            arrays.map(|arrays| Sliced::of_group(group, arrays, record.size_bytes))
         };
         let array = |group: &[PartRecord]| match group {
             [part] if part.log.is_some() => self.log(part.id).map(VolumeArray::Log),

@@ -77,7 +77,7 @@ impl Inner {
         let (mut pace, mut sampled_ns) = (Pace::of(self), None);
         for region in 0..regions {
             pace.wait(self).await?;
-            let (found, inspected) = array.inspect_region(region).await;
+            let (found, inspected) = array.compare_region(region, false).await;
             report.add(&found);
             inspected?;
             pace.charge(self, found.checked_bytes);

@@ -34,33 +34,25 @@ impl PartArray {
         }
     }
 
-    /// Compares one, and mends what is wrong.
-    pub(crate) async fn scrub_region(&self, region: u64) -> (ScrubReport, Result<(), ArrayError>) {
+    /// Compares one. Either mends what is wrong, or lists the places.
+    pub(crate) async fn compare_region(
+        &self,
+        region: u64,
+        mends: bool,
+    ) -> (ScrubReport, Result<(), ArrayError>) {
         match self {
             Self::InPlace(array) => {
-                let scrub = async move |array: Array| {
-                    let mut found = ScrubReport::default();
-                    let scrubbed = array.scrub_range(region..region + 1, &mut found).await;
-                    (found, scrubbed)
+                let compare = async move |array: Array| {
+                    let (mut found, range) = (ScrubReport::default(), region..region + 1);
+                    let compared = match mends {
+                        true => array.scrub_range(range, &mut found).await,
+                        false => array.inspect_range(range, &mut found).await,
+                    };
+                    (found, compared)
                 };
-                array.call(scrub).await
+                array.call(compare).await
             }
-            Self::Log(log) => log.scrub_segment(region, true).await,
-        }
-    }
-
-    /// Compares one, and lists what is wrong.
-    pub(crate) async fn inspect_region(&self, region: u64) -> (ScrubReport, Result<(), ArrayError>) {
-        match self {
-            Self::InPlace(array) => {
-                let inspect = async move |array: Array| {
-                    let mut found = ScrubReport::default();
-                    let inspected = array.inspect_range(region..region + 1, &mut found).await;
-                    (found, inspected)
-                };
-                array.call(inspect).await
-            }
-            Self::Log(log) => log.scrub_segment(region, false).await,
+            Self::Log(log) => log.scrub_segment(region, mends).await,
         }
     }
 

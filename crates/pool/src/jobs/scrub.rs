@@ -285,7 +285,7 @@ impl ScrubOfVolume<'_> {
             }
             // Other jobs may have begun or ended.
             pool.set_background_share();
-            let (found, scrubbed) = array.scrub_region(at.get()).await;
+            let (found, scrubbed) = array.compare_region(at.get(), true).await;
             self.found.borrow_mut().add(&found);
             if found.found_something() {
                 self.has_findings.set(true);

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::slice::from_ref;
 
-use stripewise_layout::{LayoutError, LayoutSpec, Shape};
+use stripewise_layout::{LayoutError, LayoutSpec, Shape, Slicing};
 
 use crate::error::{LogTask, PoolError};
 use crate::manifest::events::EventKind;
@@ -21,7 +21,7 @@ use crate::superblock::commit::{Change, leave_out_excluded};
 use crate::volume::conversion_room::{Rehearsal, RowsOf, rows_of};
 use crate::volume::io::VolumeIo;
 use crate::volume::make::{call_off, note_where_journal_is};
-use crate::volume::sliced::{ONE_SLICE, Sliced};
+use crate::volume::sliced::Sliced;
 use crate::volume::zones::Zones;
 use crate::{Inner, MIB, Pool};
 use stripewise_array::rows::RowTable;
@@ -197,7 +197,7 @@ impl Inner {
         let slicing = self.slicing(&record.name, slices, &spec, size_bytes, is_seek_bound)?;
         let wish = Wish { spec: &spec, size_bytes, thin: true, with_journal, grain, is_seek_bound, drives };
         let row_bytes = spec.row_data_bytes()?;
-        let new_slicing = slicing.unwrap_or(ONE_SLICE);
+        let new_slicing = slicing.unwrap_or(Slicing::WHOLE);
         let needed = match record.thin {
             true => rows_of(&written(old, record.size_bytes), new_slicing, row_bytes),
             false => rows_of(from_ref(&(0..record.size_bytes)), new_slicing, row_bytes),
@@ -264,10 +264,7 @@ impl Inner {
             // A drive may have been excluded since the commit.
             leave_out_excluded(&self.manifest.borrow(), array);
         }
-        Ok(match parts[0].slice {
-            None => arrays.into_iter().next().expect("a part has an array").into(),
-            Some(slice) => Sliced::of(arrays, slice.slicing(), record.size_bytes),
-        })
+        Ok(Sliced::of_group(&parts, arrays, record.size_bytes))
     }
 
     /// Reverses a running conversion, or ends it if nothing was converted yet.

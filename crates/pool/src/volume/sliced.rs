@@ -17,11 +17,10 @@ use stripewise_array::{Array, ArrayError, ArrayHandle, BlockArray, Extent, push_
 use stripewise_drive::{Buffer, BufferPool};
 use stripewise_layout::{Geometry, Slicing};
 
+use crate::manifest::volume_record::PartRecord;
+
 /// Requests are multiples of this.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-
-/// Addresses of a volume with one array: all offsets lie in the first extent.
-pub(crate) const ONE_SLICE: Slicing = Slicing::WHOLE;
 
 /// The arrays of a volume in place. Clones are the same arrays.
 #[derive(Clone)]
@@ -34,14 +33,13 @@ struct Slices {
     capacity_bytes: Cell<u64>,
 }
 
-impl From<ArrayHandle> for Sliced {
-    /// A volume with one array.
-    fn from(array: ArrayHandle) -> Self {
-        Self::of(vec![array], ONE_SLICE, 0)
-    }
-}
-
 impl Sliced {
+    /// The arrays of a group of parts, in their order, of a volume of this size.
+    pub(crate) fn of_group(group: &[PartRecord], handles: Vec<ArrayHandle>, capacity_bytes: u64) -> Self {
+        let slice = group.first().and_then(|part| part.slice);
+        Self::of(handles, slice.map_or(Slicing::WHOLE, |slice| slice.slicing()), capacity_bytes)
+    }
+
     /// A volume of this size with an array for each slice, in order.
     pub(crate) fn of(handles: Vec<ArrayHandle>, slicing: Slicing, capacity_bytes: u64) -> Self {
         assert_eq!(handles.len(), slicing.slices(), "an array for each slice");
