@@ -12,9 +12,12 @@
 
 mod advise;
 mod arrow;
+mod buffers;
 mod catalogue;
 mod failure;
+mod lab;
 mod loads;
+mod parity;
 mod predict;
 mod reliability;
 mod replay;
@@ -32,6 +35,12 @@ mod native {
     use super::advise::advise;
     #[pymodule_export]
     use super::catalogue::catalogue;
+    #[pymodule_export]
+    use super::lab::{
+        lab_compare, lab_histograms, lab_measurements, lab_run, lab_runs, lab_samples, lab_seconds,
+    };
+    #[pymodule_export]
+    use super::parity::{parity_encode, parity_kernel, parity_recover, parity_update};
     #[pymodule_export]
     use super::predict::predict;
     #[pymodule_export]

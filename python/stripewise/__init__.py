@@ -1,4 +1,4 @@
-"""Predict, size and judge RAID arrays: the models of Stripewise.
+"""Predict, size and judge RAID arrays: the models and measurements of Stripewise.
 
 >>> import stripewise
 >>> stripewise.predict(drives="4xmg08ada800e", layout="raid5")["mb_per_s"] > 0
@@ -9,6 +9,7 @@ interpreter's lock, show progress by tqdm if it is installed, and end within 100
 Errors are `stripewise.Error`, with a `hint`.
 """
 
+from . import lab, parity
 from ._errors import Error, RequestError
 from ._models import advise, catalogue, predict, reliability, replay, sweep, validate
 from ._native import Table
@@ -19,6 +20,8 @@ __all__ = [
     "Table",
     "advise",
     "catalogue",
+    "lab",
+    "parity",
     "predict",
     "reliability",
     "replay",

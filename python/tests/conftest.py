@@ -17,10 +17,16 @@ CommandLine = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def command_line() -> CommandLine:
-    """The program, whose answers are the package's: that of debug builds, or STRIPEWISE_PROGRAM."""
+def program() -> str:
+    """The program of debug builds, or STRIPEWISE_PROGRAM."""
     program = os.environ.get("STRIPEWISE_PROGRAM", str(ROOT / "target" / "debug" / "stripewise"))
     assert os.access(program, os.X_OK), f"{program} is not there; hint: cargo build -p stripewise"
+    return program
+
+
+@pytest.fixture(scope="session")
+def command_line(program: str) -> CommandLine:
+    """The program, whose answers are the package's."""
 
     def run(*arguments: str) -> Any:
         done = subprocess.run(

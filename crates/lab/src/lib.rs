@@ -31,6 +31,6 @@ pub use loads::workload::{
     WorkloadError,
 };
 pub use loads::{driver, files};
-pub use records::{dates, import, record, results, store};
+pub use records::{dates, import, paired, record, results, store};
 pub use reports::report::{Chart, report_html};
 pub use reports::{forms, lab_report, remarks, tables};

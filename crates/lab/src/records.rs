@@ -2,6 +2,7 @@
 
 pub mod dates;
 pub mod import;
+pub mod paired;
 pub mod record;
 pub mod results;
 pub mod store;

@@ -1,12 +1,9 @@
 //! `lab compare`: decides whether the second run is better or worse than the first, if the runs
 //! allow it.
 
-use std::collections::{HashMap, VecDeque};
-
 use clap::Args;
-use serde::Serialize;
-use stripewise_lab::record::{MeasurementRecord, RunRecord};
-use stripewise_lab::statistics::{Comparison, Direction, Pair, Undecided, Verdict, compare};
+use stripewise_lab::paired::{ComparedRuns, compare_runs};
+use stripewise_lab::statistics::{Undecided, Verdict};
 
 use super::text::number;
 use super::{store, store_failure};
@@ -29,35 +26,19 @@ pub(crate) struct Options {
     second: String,
 }
 
-#[derive(Serialize)]
-struct Compared {
-    first: String,
-    second: String,
-    comparisons: Vec<Comparison>,
-    only_in_one: Vec<String>,
-}
-
 pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
     let store = store(app)?;
     let load =
         |name: &str| store.find(name).and_then(|run| store.load(&run)).map_err(|error| store_failure(&error));
     let (first, second) = (load(&options.first)?, load(&options.second)?);
-    let (pairs, only_in_one) = pairs(&first, &second);
-    if pairs.is_empty() {
-        return Err(Failure::new(format!("{} and {} have no measurement in common", first.run, second.run))
-            .hint(
-                "only runs of the same method can be compared; `stripewise lab show` lists a run's \
-                 measurements",
-            ));
-    }
-    let comparisons = compare(&pairs);
-    let compared = Compared { first: first.run, second: second.run, comparisons, only_in_one };
+    let compared =
+        compare_runs(&first, &second).map_err(|error| Failure::new(error.to_string()).hint(error.hint()))?;
     app.printer.result(&compared, |page| {
         page.line(summary(&compared));
         page.line("");
         let mut table =
             Table::new(&["MEASUREMENT", ">B / A", ">95 % INTERVAL", "VERDICT", ">RUNS", ">RUNS NEEDED"]);
-        for (found, pair) in compared.comparisons.iter().zip(&pairs) {
+        for (found, runs) in compared.comparisons.iter().zip(&compared.runs) {
             let verdict = match found.verdict {
                 Verdict::Better => ("better".to_owned(), Style::Good),
                 Verdict::Worse => ("worse".to_owned(), Style::Bad),
@@ -76,7 +57,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
                 plain(number(Some(found.ratio))),
                 plain(interval),
                 verdict,
-                plain(pair.first.len().min(pair.second.len()).to_string()),
+                plain(runs.to_string()),
                 plain(found.runs_needed.to_string()),
             ]);
         }
@@ -89,7 +70,7 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
 }
 
 /// The verdict in a sentence, and how to get one that is missing.
-fn summary(compared: &Compared) -> String {
+fn summary(compared: &ComparedRuns) -> String {
     let all = &compared.comparisons;
     let count = |verdict| all.iter().filter(|found| found.verdict == verdict).count();
     let because = |why| all.iter().filter(|found| found.undecided == Some(why)).count();
@@ -122,39 +103,4 @@ fn summary(compared: &Compared) -> String {
         text += &format!(" To show a difference of 10 %, measure both with --runs {needed}.");
     }
     text
-}
-
-/// Figures of both runs by name; a name that occurs several times, as in imports of earlier
-/// versions, is paired in order. A host is part of a name if a file has results of several.
-fn pairs(first: &RunRecord, second: &RunRecord) -> (Vec<Pair>, Vec<String>) {
-    let (mut pairs, mut alone) = (Vec::new(), Vec::new());
-    let mut left: HashMap<&str, VecDeque<&MeasurementRecord>> = HashMap::new();
-    for figure in &second.measurements {
-        left.entry(&figure.name).or_default().push_back(figure);
-    }
-    // A median of 0 has no ratio.
-    let is_comparable = |figure: &MeasurementRecord| figure.runs.iter().any(|value| *value > 0.0);
-    for figure in &first.measurements {
-        let same = left.get_mut(figure.name.as_str());
-        let other = same.and_then(|same| {
-            let fits = same.front()?.unit == figure.unit && is_comparable(figure);
-            same.pop_front().filter(|other| fits && is_comparable(other))
-        });
-        match other {
-            None => alone.push(figure.name.clone()),
-            Some(other) => pairs.push(Pair {
-                name: figure.name.clone(),
-                first: figure.runs.clone(),
-                second: other.runs.clone(),
-                direction: match figure.unit.higher_is_better() {
-                    true => Direction::HigherIsBetter,
-                    false => Direction::LowerIsBetter,
-                },
-            }),
-        }
-    }
-    let is_left =
-        |figure: &&MeasurementRecord| left.get(figure.name.as_str()).is_some_and(|left| !left.is_empty());
-    alone.extend(second.measurements.iter().filter(is_left).map(|figure| figure.name.clone()));
-    (pairs, alone)
 }
