@@ -10,14 +10,19 @@ Errors are `stripewise.Error`, with a `hint`.
 """
 
 from . import lab, parity
-from ._errors import Error, RequestError
+from ._errors import DaemonError, Error, RequestError
 from ._models import advise, catalogue, predict, reliability, replay, sweep, validate
 from ._native import Table
+from .daemon import Daemon, Pool, Volume
 
 __all__ = [
+    "Daemon",
+    "DaemonError",
     "Error",
+    "Pool",
     "RequestError",
     "Table",
+    "Volume",
     "advise",
     "catalogue",
     "lab",
