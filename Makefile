@@ -20,9 +20,10 @@ help:
 	@echo '                ARGS="--quick" for one minute; ARGS="--help" for every option'
 	@echo 'make check      formatting, lints, unit tests and everything in virtual time: before each commit'
 	@echo 'make test       formatting, lints and all tests'
-	@echo 'make soak       long sweeps of seeds; file systems, fio, a database and misbehaving clients on volumes,'
+	@echo 'make soak       long sweeps of seeds; the Python package on a cluster of Ray; file systems, fio, a database and misbehaving clients on volumes,'
 	@echo '                ten minutes each; SOAK_SECONDS=60 for one'
-	@echo 'make bench      speed of the parity kernels, the layouts, the engine and modelled drives; journals also on paced files; the start of serve; FUSE beside btrfs'
+	@echo 'make bench      speed of the parity kernels, the layouts, the engine and modelled drives; journals also on paced files; the start of serve;'
+	@echo '                parity in Python beside pyeclib and zfec; FUSE beside btrfs'
 	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most, and a download before the first run); ARGS="--quick"'
 	@echo 'make fuzz       feeds broken drives to every decoder, one minute each; FUZZ_SECONDS=600 for ten'
 	@echo 'make audit      compares the dependencies with the RustSec advisories; ADVISORIES=DIR for a clone that is here'
@@ -67,6 +68,7 @@ soak: need-soak build
 	scripts/unit-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	scripts/fstab-in-systemd.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	scripts/openapi.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+	scripts/python-release.sh cluster
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --locked --quiet -p stripewise --test real_time console:: -- --test-threads 1
 	SOAK_SECONDS='$(SOAK_SECONDS)' cargo test --workspace --locked --quiet --test clients -- --nocapture --test-threads 1 $(ARGS)
 
@@ -74,6 +76,7 @@ soak: need-soak build
 bench: need-bench build
 	cargo bench --workspace --locked --benches $(ARGS)
 	timeout 600 sh scripts/bench-causes.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+	scripts/python-release.sh bench
 	timeout 600 sh scripts/bench-fuse.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 bench-md: need-bench-md build

@@ -21,8 +21,10 @@ mod parity;
 mod predict;
 mod reliability;
 mod replay;
+mod rounds;
 mod sweep;
 mod table;
+mod torture;
 mod validate;
 mod work;
 
@@ -48,9 +50,13 @@ mod native {
     #[pymodule_export]
     use super::replay::replay;
     #[pymodule_export]
-    use super::sweep::sweep;
+    use super::rounds::{PyRounds, reliability_blocks};
+    #[pymodule_export]
+    use super::sweep::{sweep, sweep_points};
     #[pymodule_export]
     use super::table::PyTable;
+    #[pymodule_export]
+    use super::torture::torture;
     #[pymodule_export]
     use super::validate::validate;
 }

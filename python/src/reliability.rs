@@ -5,8 +5,8 @@ use serde::Serialize;
 use stripewise_layout::{LayoutError, LayoutSpec};
 use stripewise_model::advise::Kind;
 use stripewise_model::reliability::{
-    BitErrors, Estimate, Law, PredictedRebuild, RebuildErrors, Repairs, Spares, Stop, WishError, Wishes,
-    estimate, notation, predicted_rebuild,
+    Asked as Question, BitErrors, Estimate, Law, PredictedRebuild, RebuildErrors, Repairs, Spares, Stop,
+    WishError, Wishes, estimate, notation, predicted_rebuild,
 };
 
 use crate::advise::one_kind;
@@ -18,7 +18,7 @@ use crate::work::{self, Progress};
 const LEAST_BYTES: u64 = 100_000_000_000;
 
 /// The arguments of `stripewise.reliability`.
-#[derive(FromPyObject)]
+#[derive(Clone, FromPyObject, PartialEq)]
 #[pyo3(from_item_all)]
 pub(crate) struct Request {
     layout: String,
@@ -46,7 +46,7 @@ pub(crate) struct Request {
     on: Option<String>,
     precision_percent: Option<f64>,
     max_trials: u64,
-    seed: u64,
+    pub(crate) seed: u64,
     threads: Option<usize>,
 }
 
@@ -84,8 +84,83 @@ pub(crate) fn reliability(py: Python<'_>, request: Request, progress: Option<Py<
 }
 
 fn answer(request: &Request, progress: &Progress) -> Result<String> {
-    let wishes = wishes(request)?;
-    let asked = wishes.question().map_err(failure)?;
+    let (asked, stop) = (Asked::of(request)?, stop(request)?);
+    let note = &mut |trials, expected| progress.note(trials, expected);
+    let run = |question: &Question, note: &mut dyn FnMut(u64, u64) -> bool| {
+        estimate(&question.question, question.bytes_per_group, request.seed, &stop, note)
+            .map_err(|error| failure(error.into()))
+    };
+    let found = run(&asked.asked, note)?;
+    let field = asked.field.as_ref().map(|field| run(field, &mut |_, _| true)).transpose()?;
+    asked.document(request, found, field)
+}
+
+/// The questions of a request.
+pub(crate) struct Asked {
+    wishes: Wishes,
+    asked: Question,
+    /// The same question with latent errors as found in the field, beside those of a data sheet.
+    field: Option<Question>,
+}
+
+impl Asked {
+    pub(crate) fn of(request: &Request) -> Result<Self> {
+        let wishes = wishes(request)?;
+        let asked = wishes.question().map_err(failure)?;
+        let field = match wishes.bit_errors {
+            None => None,
+            Some(_) => Some(Wishes { bit_errors: None, ..wishes.clone() }.question().map_err(failure)?),
+        };
+        Ok(Self { wishes, asked, field })
+    }
+
+    /// The question, or that with latent errors as found in the field.
+    pub(crate) fn question(&self, is_field: bool) -> Option<&Question> {
+        if is_field { self.field.as_ref() } else { Some(&self.asked) }
+    }
+
+    /// The answer as `stripewise model reliability --json` prints it.
+    pub(crate) fn document(
+        &self,
+        request: &Request,
+        found: Estimate,
+        field: Option<Estimate>,
+    ) -> Result<String> {
+        json(&Answer {
+            layout: self.wishes.layout.level.name(),
+            drives: request.drives,
+            years: request.years,
+            seed: request.seed,
+            on: self.wishes.inner.map(|(inner, drives)| format!("{} of {drives}", inner.level.name())),
+            trials: found.trials,
+            loss_probability: found.loss_probability.mean,
+            ci95: found.loss_probability.ci95,
+            mttdl_hours: found.mttdl_hours.map(|figure| figure.mean),
+            hours_degraded_per_year: found.hours_degraded_per_year.mean,
+            expected_bytes_lost: found.expected_bytes_lost.mean,
+            read_errors: self.read_errors(field),
+            figures: found,
+            assumptions: self.asked.assumptions.clone(),
+        })
+    }
+
+    fn read_errors(&self, found: Option<Estimate>) -> Option<ReadErrors> {
+        let (errors, field, found) = (self.wishes.bit_errors?, self.field.as_ref()?, found?);
+        // A rebuild without redundancy left reads all other drives of its group.
+        let groups = &field.question.structure.groups;
+        let read = groups.first().map_or(1, |group| group.drives() - group.tolerance());
+        let field_data = field.assumptions.iter().find(|line| line.starts_with("latent errors"));
+        Some(ReadErrors {
+            rebuild: RebuildErrors::of(errors, read, self.wishes.drive_bytes, &field.question),
+            loss_probability_by_field_data: found.loss_probability.mean,
+            ci95_by_field_data: found.loss_probability.ci95,
+            field_data: field_data.cloned().unwrap_or_else(|| "no latent errors".to_owned()),
+        })
+    }
+}
+
+/// The stop condition of a request.
+pub(crate) fn stop(request: &Request) -> Result<Stop> {
     let mut stop = Stop { most_trials: request.max_trials, threads: request.threads, ..Stop::default() };
     loads::at_least_one("max_trials", request.max_trials as usize)?;
     if let Some(threads) = request.threads {
@@ -95,45 +170,7 @@ fn answer(request: &Request, progress: &Progress) -> Result<String> {
         stop.precision = positive("precision_percent", percent)? / 100.0;
         stop.fine_precision = stop.fine_precision.min(stop.precision);
     }
-    let note = &mut |trials, expected| progress.note(trials, expected);
-    let found = estimate(&asked.question, asked.bytes_per_group, request.seed, &stop, note)
-        .map_err(|error| failure(error.into()))?;
-    let read_errors =
-        wishes.bit_errors.map(|errors| read_errors(&wishes, errors, request.seed, &stop)).transpose()?;
-    json(&Answer {
-        layout: wishes.layout.level.name(),
-        drives: request.drives,
-        years: request.years,
-        seed: request.seed,
-        on: wishes.inner.map(|(inner, drives)| format!("{} of {drives}", inner.level.name())),
-        trials: found.trials,
-        loss_probability: found.loss_probability.mean,
-        ci95: found.loss_probability.ci95,
-        mttdl_hours: found.mttdl_hours.map(|figure| figure.mean),
-        hours_degraded_per_year: found.hours_degraded_per_year.mean,
-        expected_bytes_lost: found.expected_bytes_lost.mean,
-        read_errors,
-        figures: found,
-        assumptions: asked.assumptions,
-    })
-}
-
-/// The same question with latent errors as found in the field.
-fn read_errors(wishes: &Wishes, errors: BitErrors, seed: u64, stop: &Stop) -> Result<ReadErrors> {
-    let field = Wishes { bit_errors: None, ..wishes.clone() };
-    let asked = field.question().map_err(failure)?;
-    // A rebuild without redundancy left reads all other drives of its group.
-    let read = asked.question.structure.groups.first().map_or(1, |group| group.drives() - group.tolerance());
-    let rebuild = RebuildErrors::of(errors, read, wishes.drive_bytes, &asked.question);
-    let found = estimate(&asked.question, asked.bytes_per_group, seed, stop, &mut |_, _| true);
-    let found = found.map_err(|error| failure(error.into()))?;
-    let field_data = asked.assumptions.into_iter().find(|line| line.starts_with("latent errors"));
-    Ok(ReadErrors {
-        rebuild,
-        loss_probability_by_field_data: found.loss_probability.mean,
-        ci95_by_field_data: found.loss_probability.ci95,
-        field_data: field_data.unwrap_or_else(|| "no latent errors".to_owned()),
-    })
+    Ok(stop)
 }
 
 fn wishes(request: &Request) -> Result<Wishes> {
@@ -244,7 +281,7 @@ fn exclusive(one: (&str, Option<Law>), other: (&str, Option<Law>)) -> Result<Opt
     }
 }
 
-fn failure(error: WishError) -> Failure {
+pub(crate) fn failure(error: WishError) -> Failure {
     let message = format!("cannot estimate the reliability: {error}");
     match error {
         WishError::Layout(error) => Failure::request(message, error.hint()),

@@ -31,13 +31,26 @@ pub(crate) struct Request {
     threads: Option<usize>,
 }
 
-/// Predicts every combination. `progress(done, total)` counts points.
+/// Number of combinations, if the request is valid.
 #[pyfunction]
-pub(crate) fn sweep(py: Python<'_>, request: Request, progress: Option<Py<PyAny>>) -> PyResult<PyTable> {
+pub(crate) fn sweep_points(request: Request) -> PyResult<usize> {
+    Ok(of(&request)?.points())
+}
+
+/// Predicts every combination, or a range of them. `progress(done, total)` counts points.
+#[pyfunction]
+pub(crate) fn sweep(
+    py: Python<'_>,
+    request: Request,
+    progress: Option<Py<PyAny>>,
+    range: Option<(usize, usize)>,
+) -> PyResult<PyTable> {
     let points = work::run(py, progress, move |progress| {
         let sweep = of(&request)?;
-        let total = sweep.points() as u64;
-        let run = || sweep.run_range(&BUILT_IN, 0..sweep.points(), &|| progress.step(total));
+        let (first, end) = range.unwrap_or((0, sweep.points()));
+        let range = first..end.min(sweep.points());
+        let total = range.len() as u64;
+        let run = || sweep.run_range(&BUILT_IN, range.clone(), &|| progress.step(total));
         let points = match request.threads {
             None => run(),
             Some(threads) => pool(threads)?.install(run),

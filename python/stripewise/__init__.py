@@ -11,7 +11,7 @@ Errors are `stripewise.Error`, with a `hint`.
 
 from . import lab, parity
 from ._errors import DaemonError, Error, RequestError
-from ._models import advise, catalogue, predict, reliability, replay, sweep, validate
+from ._models import advise, catalogue, predict, reliability, replay, sweep, torture, validate
 from ._native import Table
 from .daemon import Daemon, Pool, Volume
 
@@ -31,5 +31,6 @@ __all__ = [
     "reliability",
     "replay",
     "sweep",
+    "torture",
     "validate",
 ]

@@ -6,12 +6,12 @@ import json
 import os
 from typing import Any, Iterable, Mapping, Union, cast
 
-from . import _native
+from . import _engine, _native
 from ._progress import Progress, reporter
 from ._sizes import Size, optional_bytes, size_bytes
-from ._types import Advice, Drive, Prediction, Reliability, Replay, Validation
+from ._types import Advice, Drive, Prediction, Reliability, Replay, Torture, Validation
 
-__all__ = ["advise", "catalogue", "predict", "reliability", "replay", "sweep", "validate"]
+__all__ = ["advise", "catalogue", "predict", "reliability", "replay", "sweep", "torture", "validate"]
 
 Path = Union[str, "os.PathLike[str]"]
 #: Hours, a distribution in the notation of `reliability`, or `"none"`.
@@ -146,7 +146,7 @@ def sweep(
         "threads": threads,
     }
     with reporter(progress, "predicting", "points") as report:
-        return _native.sweep(request, report)
+        return cast(_native.Table, _engine.current().sweep(request, report))
 
 
 def reliability(
@@ -246,7 +246,7 @@ def reliability(
         "threads": threads,
     }
     with reporter(progress, "until the interval is narrow enough", "trials") as report:
-        return cast(Reliability, json.loads(_native.reliability(request, report)))
+        return cast(Reliability, _engine.current().reliability(request, report))
 
 
 def advise(
@@ -339,6 +339,30 @@ def replay(drive: Path, trace: Path, *, seed: int = 1) -> Replay:
     :param seed: random seed of the rotational phase, which is not in the trace
     """
     return cast(Replay, json.loads(_native.replay(os.fspath(drive), os.fspath(trace), seed)))
+
+
+def torture(
+    seed: int = 1,
+    runs: int = 200,
+    *,
+    focus: str | None = None,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> Torture:
+    """Lead random pools through every fault in virtual time, and check every promise of the engine.
+
+    A run is named by its seed and is the same every time. An interrupt ends the call at once; the
+    threads finish the runs that they have begun.
+
+    :param seed: seed of the first run; the others follow it
+    :param runs: number of runs
+    :param focus: lives that provoke one kind of fault; all kinds by default
+    :param threads: number of threads; one per processor by default
+    :param progress: a bar of tqdm by default; see `Progress`
+    """
+    request: dict[str, Any] = {"seed": seed, "runs": runs, "focus": focus, "threads": threads}
+    with reporter(progress, "torture", "runs") as report:
+        return cast(Torture, _engine.current().torture(request, report))
 
 
 def catalogue(drive: Path | None = None) -> list[Drive]:

@@ -27,6 +27,8 @@ __all__ = [
     "Reliability",
     "Replay",
     "Summary",
+    "Torture",
+    "TortureFailure",
     "Validation",
 ]
 
@@ -296,3 +298,20 @@ class Drive(TypedDict):
     kind: str
     capacity_bytes: int
     parameters: Dict[str, Parameter]
+
+
+class TortureFailure(TypedDict):
+    """A promise that the run of a seed broke."""
+
+    seed: int
+    promise: str
+    detail: str
+
+
+class Torture(TypedDict):
+    """Completed runs, broken promises, and counts of the faults that struck."""
+
+    first_seed: int
+    runs: int
+    failures: List[TortureFailure]
+    coverage: Dict[str, int]

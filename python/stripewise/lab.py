@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Union, cast
+from typing import Union, cast
 
 from . import _native
 from ._home import state_folder

@@ -15,6 +15,7 @@ pub mod notation;
 mod path;
 mod philox;
 mod rebuild;
+mod rounds;
 mod structure;
 mod tally;
 mod ure;
@@ -24,7 +25,9 @@ pub use defaults::{Assumed, FAILURE, HOURS_PER_YEAR};
 pub use estimate::{Estimate, Figure, Stop, estimate};
 pub use law::{Law, LawError};
 pub use rebuild::{PredictedRebuild, predicted_rebuild};
+pub use rounds::{Rounds, run_blocks};
 pub use structure::{Group, Stacked, Structure};
+pub use tally::Sums;
 pub use ure::{BitErrors, RebuildErrors, chance, chance_per_year, percent};
 pub use wishes::{Asked, Spares, WishError, Wishes};
 

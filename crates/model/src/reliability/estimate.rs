@@ -1,26 +1,10 @@
-//! Trials until the interval is narrow enough.
-//!
-//! Trials run in blocks of a fixed size, blocks in rounds; sums are added in the order of the
-//! blocks, and the stop condition is tested after whole rounds. So the answer is the same on any
-//! number of threads.
+//! Trials until the interval is narrow enough, and the figures that they give.
 
-use std::ops::Range;
-
-use rayon::prelude::*;
 use serde::Serialize;
 
-use super::path::{Plan, Workspace};
+use super::rounds::{Rounds, run_blocks};
 use super::tally::{Of, Sums};
 use super::{HOURS_PER_YEAR, Question, QuestionError};
-
-const TRIALS_PER_BLOCK: u64 = 512;
-/// The first round; later ones double what there is.
-const FIRST_BLOCKS: u64 = 8;
-/// The first round where a coarse answer suffices: with many drives a trial takes long and has
-/// much weight.
-const FIRST_COARSE_BLOCKS: u64 = 2;
-/// Precision that is coarse.
-const COARSE: f64 = 0.15;
 
 /// Stop condition of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,13 +79,6 @@ pub fn estimate(
     stop: &Stop,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<Estimate, QuestionError> {
-    question.check()?;
-    let plan = Plan::new(question, bytes_per_group);
-    let years_per_trial = question.structure.drives() as f64 * question.mission_hours / HOURS_PER_YEAR;
-    let first =
-        if stop.precision.min(stop.fine_precision) >= COARSE { FIRST_COARSE_BLOCKS } else { FIRST_BLOCKS };
-    let mut sums = Sums::default();
-    let mut blocks = 0;
     let pool = match stop.threads {
         None => None,
         Some(threads) => {
@@ -109,39 +86,26 @@ pub fn estimate(
             Some(pool.map_err(|error| QuestionError::Threads(error.to_string()))?)
         }
     };
-    loop {
-        let wanted = (2 * blocks).max(first).min(stop.most_trials.div_ceil(TRIALS_PER_BLOCK).max(1));
-        let trials = || run_blocks(&plan, seed, blocks..wanted);
-        let round = pool.as_ref().map_or_else(trials, |pool| pool.install(trials));
-        round.into_iter().for_each(|block| sums += block);
-        blocks = wanted;
-        let spent = sums.trials as f64 * years_per_trial;
-        // A further round costs as much again.
-        let is_easy = 2.0 * spent <= stop.easy_drive_years;
-        let precision = if is_easy { stop.fine_precision } else { stop.precision };
-        let missing = [Of::Loss, Of::Events].into_iter().map(|of| match sums.mean(of) {
-            0.0 => f64::INFINITY,
-            mean => sums.half_width(of) / (precision * mean),
-        });
-        // An interval narrows with the square root of the trials.
-        let missing = missing.fold(0.0, f64::max);
-        let expected = (sums.trials as f64 * missing * missing).min(stop.most_trials as f64) as u64;
-        if missing <= 1.0 || sums.trials >= stop.most_trials || !progress(sums.trials, expected) {
-            return Ok(answer(&sums, question));
+    let mut rounds = Rounds::new(question, stop)?;
+    while let Some(blocks) = rounds.next_blocks() {
+        let trials = || run_blocks(question, bytes_per_group, seed, blocks);
+        let round = match &pool {
+            None => trials(),
+            Some(pool) => pool.install(trials),
+        };
+        rounds.add(round?);
+        if rounds.next_blocks().is_some() && !progress(rounds.trials(), rounds.expected_trials()) {
+            break;
         }
     }
+    Ok(answer(rounds.sums(), question))
 }
 
-/// The sums of each block.
-fn run_blocks(plan: &Plan, seed: u64, blocks: Range<u64>) -> Vec<Sums> {
-    let block = |workspace: &mut Workspace, block: u64| {
-        let mut sums = Sums::default();
-        for trial in block * TRIALS_PER_BLOCK..(block + 1) * TRIALS_PER_BLOCK {
-            sums.take(&plan.trial(workspace, seed, trial));
-        }
-        sums
-    };
-    blocks.into_par_iter().map_init(|| plan.workspace(), block).collect()
+impl Rounds {
+    /// The answer after the rounds that were added.
+    pub fn answer(&self, question: &Question) -> Estimate {
+        answer(self.sums(), question)
+    }
 }
 
 fn answer(sums: &Sums, question: &Question) -> Estimate {

@@ -39,15 +39,37 @@ impl Tally {
     }
 }
 
-/// Sums over trials.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Sums {
+/// Sums over trials: all that an estimate needs of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
     pub(super) trials: u64,
     sums: [f64; FIGURES],
     squares: [f64; FIGURES],
 }
 
 impl Sums {
+    /// Length of [`Sums::to_bytes`].
+    pub const BYTES: usize = 8 * (1 + 2 * FIGURES);
+
+    /// The sums as bytes, for another process.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let figures = self.sums.iter().chain(&self.squares).map(|value| value.to_bits());
+        let words = std::iter::once(self.trials).chain(figures);
+        bytes.chunks_exact_mut(8).zip(words).for_each(|(to, word)| to.copy_from_slice(&word.to_le_bytes()));
+        bytes
+    }
+
+    /// The sums of [`Sums::to_bytes`]; all bytes are some.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * at + byte]));
+        Self {
+            trials: word(0),
+            sums: std::array::from_fn(|figure| f64::from_bits(word(1 + figure))),
+            squares: std::array::from_fn(|figure| f64::from_bits(word(1 + FIGURES + figure))),
+        }
+    }
+
     pub(super) fn take(&mut self, tally: &Tally) {
         self.trials += 1;
         for (figure, value) in tally.values.into_iter().enumerate() {

@@ -3,8 +3,8 @@
 use stripewise_layout::LayoutSpec;
 use stripewise_model::advise::{Kind, parse_use};
 use stripewise_model::reliability::{
-    Asked, Batch, Estimate, HOURS_PER_YEAR, Law, Question, Repairs, Spares, Stop, Structure, Wishes,
-    estimate, predicted_rebuild,
+    Asked, Batch, Estimate, HOURS_PER_YEAR, Law, Question, Repairs, Rounds, Spares, Stop, Structure, Sums,
+    Wishes, estimate, predicted_rebuild, run_blocks,
 };
 
 fn textbook(layout: &str, drives: usize) -> Question {
@@ -100,6 +100,25 @@ fn the_seed_alone_decides_the_answer() {
     let one = on(1, 7);
     assert_eq!(one, on(3, 7), "the same on any number of threads");
     assert_ne!(one, on(1, 8), "another seed, another sample");
+}
+
+#[test]
+fn blocks_made_apart_give_the_same_answer() {
+    let question = published(Some(168.0));
+    let stop = Stop { precision: 0.01, easy_drive_years: 0.0, ..Stop::default() };
+    let mut rounds = Rounds::new(&question, &stop).unwrap();
+    let mut number = 0;
+    while let Some(blocks) = rounds.next_blocks() {
+        // Each block alone, the last first, and carried as bytes.
+        let alone = |block| run_blocks(&question, 1e12, 7, block..block + 1).unwrap()[0].to_bytes();
+        let mut made: Vec<_> = blocks.rev().map(alone).collect();
+        made.reverse();
+        rounds.add(made.iter().map(Sums::from_bytes).collect());
+        number += 1;
+    }
+    assert!(number > 1, "{number} rounds");
+    let whole = estimate(&question, 1e12, 7, &stop, &mut |_, _| true).unwrap();
+    assert_eq!(rounds.answer(&question), whole);
 }
 
 /// Solves the Markov chain of missing drives: mean time until more are missing than tolerated.
