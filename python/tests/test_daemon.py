@@ -251,7 +251,8 @@ def refusals(served: Served) -> list[tuple[Callable[[], Any], "int | None", str,
     return [
         (lambda: served.daemon.pool("none").status(), 404, "no pool `none`", "tank"),
         (lambda: tank.volume("none").read(0, 1), None, "no volume none", "it has"),
-        (lambda: served.daemon.pool("../tank").status(), None, "", ""),
+        (lambda: served.daemon.pool("../tank").status(), 400, "pool name `../tank`", ""),
+        (lambda: served.daemon.pool("tank?yes=true&x=").destroy(), 400, "pool name `tank?yes=true&x=`", ""),
         (lambda: tank.destroy(), 400, "loses all", "yes"),
         (lambda: tank.create_volume("v", "raid9"), 400, "no layout", ""),
         (lambda: tank.set(rebuild_priority="mad"), 400, "mad", ""),
@@ -270,7 +271,7 @@ def refusals(served: Served) -> list[tuple[Callable[[], Any], "int | None", str,
     ]
 
 
-@pytest.mark.parametrize("number", range(13))
+@pytest.mark.parametrize("number", range(14))
 def test_refusals_say_what_is_wrong(served: Served, pool: Pool, number: int) -> None:
     # All of them live while one is called: the last two share a socket.
     all_of_them = refusals(served)

@@ -66,7 +66,7 @@ def test_runs_are_relative_to_their_median() -> None:
         "run": ["a"] * 3,
         "measurement": ["read"] * 3,
         "sample": [1, 2, 3],
-        "value": [90.0, 100.0, 120.0],
+        "value": [180.0, 200.0, 240.0],
     }
     [found, _] = points(plot.runs(table))
     assert [y for _, y in found] == pytest.approx([90, 100, 120])
