@@ -77,6 +77,7 @@ bench: need-bench build
 	cargo bench --workspace --locked --benches $(ARGS)
 	timeout 600 sh scripts/bench-causes.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	scripts/python-release.sh bench
+	timeout 900 sh scripts/bench-cores.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 	timeout 600 sh scripts/bench-fuse.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 bench-md: need-bench-md build

@@ -22,8 +22,9 @@
 use std::future::Future;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
-use stripewise_drive::{Buffer, BufferPool};
+use stripewise_drive::{Buffer, BufferPool, Shard};
 use stripewise_layout::Geometry;
 
 use crate::array::{Array, ArraySpec};
@@ -32,7 +33,7 @@ use crate::error::ArrayError;
 use crate::map::extents::Extent;
 use crate::member::Class;
 use crate::shards::link::{FarArray, ShardLink};
-use crate::shards::site::PoolSite;
+use crate::shards::site::{ArrayPlace, PoolSite};
 
 /// Handle of an array. Clones are the same array.
 #[derive(Clone)]
@@ -63,7 +64,7 @@ impl ArrayHandle {
     where
         F: Future<Output = Result<Array, ArrayError>>,
     {
-        let array = FarArray::place(link, make).await?;
+        let array = FarArray::make(link, make).await?;
         Ok(Self(Place::Far(Rc::new(array))))
     }
 
@@ -94,6 +95,15 @@ impl ArrayHandle {
         match &self.0 {
             Place::Near(array) => array.clone(),
             Place::Far(array) => array.on_this_thread().expect("on this thread"),
+        }
+    }
+
+    /// Place of the array, for requests that come in there, and its thread; `None` if that is the
+    /// pool's.
+    pub fn place_elsewhere(&self) -> Option<(ArrayPlace, Arc<dyn Shard>)> {
+        match &self.0 {
+            Place::Near(_) => None,
+            Place::Far(array) => Some(array.place()),
         }
     }
 

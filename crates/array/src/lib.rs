@@ -68,7 +68,7 @@ pub use member::again::MemberAgain;
 pub use member::gate::Gate;
 pub use member::{Class, FailReason, Member, MemberCounters, MemberLabel, MemberOptions};
 pub use shards::link::ShardLink;
-pub use shards::site::{ArrayThread, PoolSite};
+pub use shards::site::{ArrayPlace, ArrayThread, PoolSite};
 #[doc(hidden)]
 pub use stripes::lock_order;
 #[doc(hidden)]

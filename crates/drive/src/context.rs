@@ -4,7 +4,10 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
+
+use crate::messages::shard::Shard;
 
 /// Identifies a timer, to cancel it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -28,6 +31,10 @@ pub trait Clock {
 pub trait Spawn {
     /// Runs `task` concurrently until it ends.
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>);
+    /// Other threads that may have work of this one, each with an executor of its own.
+    fn shards(&self) -> Vec<Arc<dyn Shard>> {
+        Vec::new()
+    }
 }
 
 /// The clock and the spawner, for every component.
@@ -66,6 +73,11 @@ impl Context {
     /// `work`'s result, or [`TimedOut`] if it takes longer than `limit_ns`.
     pub fn time_limit_ns<F: Future + Unpin>(&self, limit_ns: u64, work: F) -> TimeLimit<F> {
         TimeLimit { work, sleep: self.sleep_ns(limit_ns) }
+    }
+
+    /// Other threads that may have work of this one, each with an executor of its own.
+    pub fn shards(&self) -> Vec<Arc<dyn Shard>> {
+        self.spawner.shards()
     }
 
     /// Starts a task; its result can be awaited through the handle. Dropping the handle does not

@@ -9,14 +9,15 @@
 //! Expected faults: a sector that cannot be read, which then fails the write as well.
 
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, ready};
 use std::rc::Rc;
 
 use stripewise_array::mutation::{self, Mutation};
 use stripewise_array::{ArrayError, Extent};
-use stripewise_drive::{Buffer, BufferPool, Event, Operation};
-use stripewise_pool::{OpenMode, Volume};
+use stripewise_drive::{Buffer, BufferPool, Event, Operation, Semaphore, SemaphorePermit};
+use stripewise_pool::{DirectHold, OpenMode, Volume};
 
+use crate::direct::DirectExport;
 use crate::losses::Losses;
 
 /// Requests shorter than this are never preferred.
@@ -69,6 +70,14 @@ pub trait Export: 'static {
     fn is_unwritten(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
     /// True if zeroing the range is much faster than writing it.
     fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError>;
+    /// The export for a client on another thread; `None` if all requests have to come here.
+    fn direct(&self) -> Option<DirectExport> {
+        None
+    }
+    /// Keeps requests of other threads out, and waits for those that are in.
+    fn hold_direct(&self) -> impl Future<Output = Option<DirectHold<'_>>> {
+        ready(None)
+    }
 }
 
 /// Signals the users of an export that it has ended: its pool was closed, or its volume deleted. It
@@ -234,6 +243,17 @@ impl Export for VolumeExport {
     fn zeroes_at_once(&self, offset_bytes: u64, length_bytes: u64) -> Result<bool, ArrayError> {
         self.volume.zeroes_at_once(offset_bytes, length_bytes)
     }
+
+    fn direct(&self) -> Option<DirectExport> {
+        let volume = self.volume.direct()?;
+        let (written, losses) = self.losses.for_another_thread();
+        let informed = self.losses.count();
+        Some(DirectExport { volume, may_write: !self.is_read_only(), written, losses, informed })
+    }
+
+    async fn hold_direct(&self) -> Option<DirectHold<'_>> {
+        Some(self.volume.hold_direct().await)
+    }
 }
 
 fn is_whole(export: &impl Export, offset: u64, length: u64) -> bool {
@@ -270,8 +290,13 @@ pub async fn write(export: &impl Export, offset: u64, data: Buffer, fua: bool) -
         let _inside = export.unaligned().enter().await;
         return export.write(offset, data, fua).await;
     }
-    let _alone = export.unaligned().enter_alone().await;
+    let _alone = alone(export).await;
     write_alone(export, offset, data, fua).await
+}
+
+/// Keeps all other writes out.
+async fn alone(export: &impl Export) -> (SemaphorePermit, Option<DirectHold<'_>>) {
+    (export.unaligned().enter_alone().await, export.hold_direct().await)
 }
 
 async fn write_alone(export: &impl Export, offset: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
@@ -306,7 +331,7 @@ async fn zero(export: &impl Export, offset: u64, length: u64) -> Result<(), Arra
         let _inside = export.unaligned().enter().await;
         return export.write_zeroes(offset, length).await;
     }
-    let _alone = export.unaligned().enter_alone().await;
+    let _alone = alone(export).await;
     let (start, end) = within(export, offset, length);
     let partial = if start == end {
         // No whole sector: one stretch, in one sector or across two.
@@ -373,71 +398,62 @@ pub(crate) fn zeroes_at_once(export: &impl Export, offset: u64, length: u64) -> 
     }
 }
 
-/// Lets aligned writes run together, and an unaligned write alone.
-#[derive(Default)]
-pub struct UnalignedGate {
-    together: Cell<usize>,
-    alone: Cell<bool>,
-    waiting_to_be_alone: Cell<usize>,
-    changed: Event,
-}
+/// Lets aligned writes run together, and an unaligned write alone; first come, first served.
+pub struct UnalignedGate(Semaphore);
 
-struct Together<'a>(&'a UnalignedGate);
+/// Number of aligned writes that can run together: more than there are.
+const TOGETHER: u64 = 1 << 32;
 
-impl Drop for Together<'_> {
-    fn drop(&mut self) {
-        self.0.together.set(self.0.together.get() - 1);
-        if self.0.together.get() == 0 && self.0.waiting_to_be_alone.get() > 0 {
-            self.0.changed.notify_all();
-        }
-    }
-}
-
-struct Alone<'a>(&'a UnalignedGate);
-
-impl Drop for Alone<'_> {
-    fn drop(&mut self) {
-        self.0.alone.set(false);
-        self.0.changed.notify_all();
-    }
-}
-
-struct WaitsToBeAlone<'a>(&'a UnalignedGate);
-
-impl Drop for WaitsToBeAlone<'_> {
-    fn drop(&mut self) {
-        self.0.waiting_to_be_alone.set(self.0.waiting_to_be_alone.get() - 1);
-        self.0.changed.notify_all();
+impl Default for UnalignedGate {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
 impl UnalignedGate {
     /// A gate with no write inside.
     pub fn new() -> Self {
-        Self::default()
+        Self(Semaphore::new(TOGETHER))
     }
 
-    /// True while a write is inside.
-    fn is_occupied(&self) -> bool {
-        self.alone.get() || self.together.get() > 0
+    async fn enter(&self) -> SemaphorePermit {
+        self.0.acquire(1).await
     }
 
-    async fn enter(&self) -> Together<'_> {
-        while self.alone.get() || self.waiting_to_be_alone.get() > 0 {
-            self.changed.wait().await;
+    async fn enter_alone(&self) -> SemaphorePermit {
+        let is_broken = mutation::is_chosen(Mutation::UnalignedWritesTogether);
+        self.0.acquire(if is_broken { 1 } else { TOGETHER }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+
+    #[test]
+    fn unaligned_writes_starve_no_aligned_ones() {
+        let executor = VirtualExecutor::new();
+        let (context, gate, is_over) =
+            (executor.context(), Rc::<UnalignedGate>::default(), Rc::<Cell<bool>>::default());
+        for start_ns in [0, 5] {
+            let (clock, gate, is_over) = (context.clone(), gate.clone(), is_over.clone());
+            drop(context.spawn(async move {
+                clock.sleep_ns(start_ns).await;
+                while !is_over.get() {
+                    let _alone = gate.enter_alone().await;
+                    clock.sleep_ns(10).await;
+                }
+            }));
         }
-        self.together.set(self.together.get() + 1);
-        Together(self)
-    }
-
-    async fn enter_alone(&self) -> Alone<'_> {
-        self.waiting_to_be_alone.set(self.waiting_to_be_alone.get() + 1);
-        let waits = WaitsToBeAlone(self);
-        while self.is_occupied() && !mutation::is_chosen(Mutation::UnalignedWritesTogether) {
-            self.changed.wait().await;
-        }
-        self.alone.set(true);
-        drop(waits);
-        Alone(self)
+        executor.block_on(async {
+            context.sleep_ns(100).await;
+            let entered = context.time_limit_ns(1000, Box::pin(gate.enter())).await;
+            is_over.set(true);
+            assert!(entered.is_ok(), "two others take turns");
+        });
     }
 }

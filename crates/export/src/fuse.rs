@@ -3,7 +3,8 @@
 //! The executor's thread reads the kernel's requests, executes them concurrently, and answers each
 //! when it is done, so that a request waits only for its own drives. `device.rs` talks to the
 //! kernel over the carrier of `messages.rs`, `wire.rs` parses and builds messages, `files.rs` is
-//! the directory tree, and `execute.rs` executes requests. In virtual time `simulated.rs` takes the
+//! the directory tree, and `execute.rs` executes requests. If there are other threads, each of them
+//! receives requests as well (`shards.rs`). In virtual time `simulated.rs` takes the
 //! kernel's place.
 //!
 //! Files bypass the page cache and can have many concurrent writers. The engine serialises writes
@@ -15,7 +16,9 @@
 mod device;
 mod execute;
 mod files;
+mod links;
 mod messages;
+mod shards;
 mod simulated;
 mod trouble;
 mod wire;
@@ -30,6 +33,7 @@ use stripewise_runtime::{FuseMountPoint, Network};
 
 use self::device::Device;
 use self::execute::Worker;
+use self::shards::receive_on_all;
 use crate::pools::PoolExports;
 
 pub use self::simulated::{Descriptor, SimulatedMount};
@@ -107,6 +111,8 @@ impl FuseMount {
         device::agree(&mount_point)?;
         let device = Device::new(Rc::new(network.message_file(mount_point.as_fd())?), MAX_UNDER_WAY_BYTES);
         let worker = Rc::new(Worker::new(exports, tree, host)?);
+        // Without clones, this thread serves alone.
+        let _ = receive_on_all(context, network, &mount_point, &worker);
         let of_mount = Rc::downgrade(&worker);
         let (ended, of_task) = (Rc::new(Ended::default()), context.clone());
         let theirs = ended.clone();

@@ -14,14 +14,18 @@ mod block;
 pub mod bridge;
 pub mod budget;
 mod client_id;
+mod direct;
 pub mod fuse;
 mod losses;
 pub mod nbd;
 pub mod plain;
 mod pools;
 pub mod shares;
+mod threads;
 
 pub use block::{Ending, Export, Exports, UnalignedGate, VolumeExport, discard, write, write_zeroes};
 pub use client_id::ClientId;
+pub use direct::DirectExport;
 pub use losses::Losses;
 pub use pools::{Hold, PoolExports};
+pub use threads::{MAX_THREADS, start_threads};

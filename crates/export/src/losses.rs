@@ -15,6 +15,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stripewise_array::mutation::{self, Mutation};
 
@@ -30,8 +32,10 @@ pub struct Losses {
     written: Cell<u64>,
     /// Number of these that are durable.
     flushed: Cell<u64>,
-    /// Number of losses.
-    count: Cell<u64>,
+    /// The same counts of connections that are served by other threads.
+    written_elsewhere: RefCell<Vec<Arc<AtomicU64>>>,
+    /// Number of losses. Only this thread changes it.
+    count: Arc<AtomicU64>,
     /// The last loss was reported to no client.
     unseen: Cell<bool>,
     /// Refused flushes of the volume when the last failed flush was recorded.
@@ -60,7 +64,24 @@ impl Losses {
 
     /// Number of writes; taken when a flush begins, for [`Self::note_flushed`].
     pub(crate) fn written(&self) -> u64 {
-        self.written.get()
+        let elsewhere = self.written_elsewhere.borrow();
+        self.written.get() + elsewhere.iter().map(|count| count.load(Ordering::Acquire)).sum::<u64>()
+    }
+
+    /// For a connection that another thread serves: its own count of writes, which is part of
+    /// [`Self::written`], and the number of losses.
+    pub(crate) fn for_another_thread(&self) -> (Arc<AtomicU64>, Arc<AtomicU64>) {
+        let mut elsewhere = self.written_elsewhere.borrow_mut();
+        elsewhere.retain(|count| {
+            let is_used = Arc::strong_count(count) > 1;
+            if !is_used {
+                self.written.set(self.written.get() + count.load(Ordering::Acquire));
+            }
+            is_used
+        });
+        let written = Arc::<AtomicU64>::default();
+        elsewhere.push(written.clone());
+        (written, self.count.clone())
     }
 
     /// Records a flush: the first `written` writes are durable.
@@ -76,12 +97,12 @@ impl Losses {
 
     /// True if some acknowledged writes are not known to be durable.
     pub(crate) fn has_unflushed(&self) -> bool {
-        self.written.get() > self.flushed.get()
+        self.written() > self.flushed.get()
     }
 
     /// Number of losses.
     pub(crate) fn count(&self) -> u64 {
-        self.count.get()
+        self.count.load(Ordering::Acquire)
     }
 
     /// Number of times the volume was reopened.
@@ -97,12 +118,12 @@ impl Losses {
         if self.has_unflushed() && !was_closed_in_order && !is_forgotten {
             self.lose();
         }
-        self.note_flushed(self.written.get());
+        self.note_flushed(self.written());
     }
 
     /// Records a loss: acknowledged writes may be gone, and so are the connections.
     pub(crate) fn lose(&self) {
-        self.count.set(self.count.get() + 1);
+        self.count.store(self.count() + 1, Ordering::Release);
         self.unseen.set(true);
         for of_one in self.connections.borrow_mut().values_mut() {
             of_one.to_report += of_one.open + std::mem::take(&mut of_one.left);
@@ -115,8 +136,8 @@ impl Losses {
     /// volume's number of `refusals`.
     pub(crate) fn note_failed_flush(&self, count: u64, refusals: u64) {
         let is_same = refusals == self.refusals.replace(refusals);
-        if self.count.get() == count || !is_same {
-            self.count.set(self.count.get() + 1);
+        if self.count() == count || !is_same {
+            self.count.store(self.count() + 1, Ordering::Release);
             self.unseen.set(false);
             for of_one in self.connections.borrow_mut().values_mut() {
                 of_one.to_report += std::mem::take(&mut of_one.left);
@@ -131,7 +152,7 @@ impl Losses {
 
     /// Opens a descriptor.
     pub(crate) fn open(&self) -> Seen {
-        Seen(Cell::new(self.count.get() - u64::from(self.unseen.get())))
+        Seen(Cell::new(self.count() - u64::from(self.unseen.get())))
     }
 
     /// Connects a client.
@@ -169,14 +190,14 @@ impl Seen {
     /// True if a loss has not been reported to this descriptor.
     pub(crate) fn has_news(&self, losses: &Losses) -> bool {
         let is_first_only = mutation::is_chosen(Mutation::FlushErrorReportedOnce);
-        self.0.get() < losses.count.get() && (losses.unseen.get() || !is_first_only)
+        self.0.get() < losses.count() && (losses.unseen.get() || !is_first_only)
     }
 
     /// As [`Self::has_news`], and marks the losses as reported to this descriptor.
     pub(crate) fn takes_news(&self, losses: &Losses) -> bool {
         let has_news = self.has_news(losses);
         if has_news {
-            self.0.set(losses.count.get());
+            self.0.set(losses.count());
             losses.unseen.set(false);
         }
         has_news
@@ -193,7 +214,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// True if a loss has not been reported to the client; marks it as reported.
+    /// True if a loss has not been reported to the client.
+    pub(crate) fn has_news(&self) -> bool {
+        self.is_owed_report.get() || self.seen.has_news(&self.losses)
+    }
+
+    /// As [`Self::has_news`], and marks the loss as reported.
     pub(crate) fn takes_news(&self) -> bool {
         let is_owed_report = self.is_owed_report.replace(false);
         if is_owed_report && let Some(client) = &self.client {

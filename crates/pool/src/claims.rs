@@ -16,8 +16,9 @@ use stripewise_drive::{Context, Drive, DriveKind};
 
 use crate::PoolOptions;
 use crate::error::PoolError;
+use crate::gate_state::LIFE_NS;
 use crate::manifest::ids::Id;
-use crate::session::{END_NS, END_UNSHARED_NS, LIFE_NS};
+use crate::session::{END_NS, END_UNSHARED_NS};
 use crate::superblock::assemble::{Choice, Found, Worth};
 use crate::superblock::entries::{Header, NO_SESSION};
 use crate::superblock::sessions::claim;

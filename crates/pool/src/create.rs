@@ -43,7 +43,9 @@ impl Pool {
         }
         let percent = spec.options.rebuild_priority_percent.unwrap_or(REBUILD_PRIORITY_MEDIUM_PERCENT);
         check_priority(percent)?;
-        let mut ids = IdSource::new(spec.options.id_seed);
+        let all: Vec<Rc<dyn Drive>> = drives.iter().map(|(drive, _)| drive.clone()).collect();
+        let options = spec.options.for_threads(context, &all);
+        let mut ids = IdSource::new(options.id_seed);
         let pool_id = ids.next();
         let mut manifest = Manifest::new(&spec.name, slab_bytes(&spec)?, percent);
         manifest.settings.tier_bytes_per_s = Some(TIER_BYTES_PER_S);
@@ -52,22 +54,18 @@ impl Pool {
             let (id, info) = (ids.next(), drive.info().clone());
             let number = manifest.add_drive(id, &info.label, role, info.capacity_bytes);
             named.push((id, drive.clone()));
-            open.insert(
-                number,
-                open_drive(context, drive, OpenMode::ReadWrite, &spec.options, Errors::default()),
-            );
+            open.insert(number, open_drive(context, drive, OpenMode::ReadWrite, &options, Errors::default()));
         }
-        manifest.generation += spec.options.array.tuning.first_number;
+        manifest.generation += options.array.tuning.first_number;
         manifest.fork(ids.next(), manifest.generation);
         let wiped = join_all(open.values().map(|drive| begin(&drive.member))).await;
         if let Some(error) = wiped.into_iter().find_map(Result::err) {
             open.values().for_each(|drive| drive.member.stop());
             return Err(error.into());
         }
-        let member_options = spec.options.member;
-        let session = spec.options.host.map(|_| ids.next());
-        let pool =
-            assembled(context, buffers, spec.options, OpenMode::ReadWrite, pool_id, ids, manifest, open);
+        let member_options = options.member;
+        let session = options.host.map(|_| ids.next());
+        let pool = assembled(context, buffers, options, OpenMode::ReadWrite, pool_id, ids, manifest, open);
         pool.0.news.event(EventKind::Pool, &format!("pool {} was made", spec.name));
         pool.0.name_session(session);
         pool.0.commit(None, |_| ()).await?;

@@ -89,6 +89,14 @@ pub enum PoolError {
         /// The largest size, bytes.
         most_bytes: u64,
     },
+    /// The drive can be used by one thread only, and the pool's volumes are on several.
+    #[error("pool {pool} serves volumes on several threads, and {drive} can be used by one thread only")]
+    OneThreadDrive {
+        /// The pool.
+        pool: String,
+        /// The drive's label.
+        drive: String,
+    },
     /// A drive's place is being taken by another already.
     #[error("{drive} is being replaced with {by} already")]
     BeingReplaced {

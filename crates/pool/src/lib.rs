@@ -52,6 +52,7 @@ mod create;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod gate_state;
 mod jobs;
 mod lifecycle;
 mod manifest;
@@ -104,9 +105,10 @@ pub use status::{
     ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
     VolumeState,
 };
-pub use stripewise_array::{PlaceFault, WrongPlace};
+pub use stripewise_array::{ArrayThread, PlaceFault, WrongPlace};
 pub use superblock::released::{PIECE_BYTES, erase, pieces, sampled_places};
 pub use volume::conversion::{ConversionPlan, layout_in_words};
+pub use volume::direct::{DirectHold, DirectVolume};
 pub use volume::drive::VolumeDrive;
 pub use volume::log::status::{LogStatus, OpenLog};
 pub use volume::make::VolumeSpec;
@@ -210,6 +212,15 @@ impl PoolOptions {
     pub(crate) fn member(&self) -> MemberOptions {
         MemberOptions { merged_segments: self.array.tuning.merged_segments, ..self.member }
     }
+
+    /// Sets the number of threads that arrays are spread over: those of `context`, if each of them
+    /// can open all drives.
+    pub(crate) fn for_threads(mut self, context: &Context, drives: &[Rc<dyn Drive>]) -> Self {
+        let are_opened_again = drives.iter().all(|drive| drive.for_another_thread().is_some());
+        let others = if are_opened_again { context.shards().len() } else { 0 };
+        self.member.threads = others as u32 + 1;
+        self
+    }
 }
 
 /// Treatment of a destroyed pool when it is opened.
@@ -275,7 +286,7 @@ pub(crate) struct Inner {
     manifest: RefCell<Manifest>,
     drives: OpenDrives,
     volumes: OpenVolumes,
-    sites: ArraySites,
+    sites: Rc<ArraySites>,
     /// Free slabs. A caller that takes some and fails to commit their use gives them back; those
     /// that a commit frees return automatically (`space/freed.rs`).
     space: RefCell<FreeSlabs>,

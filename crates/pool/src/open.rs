@@ -22,7 +22,7 @@ use crate::manifest::format::Manifest;
 use crate::manifest::ids::{IdSource, PoolId};
 use crate::membership::host::check_host;
 use crate::news::News;
-use crate::open_drives::{OpenDrive, OpenDrives};
+use crate::open_drives::{Admission, OpenDrive, OpenDrives};
 use crate::rolled_back::{ROLLED_BACK, RolledBack, SHARED, judge_rolled_back};
 use crate::session::Session;
 use crate::settings::check_priority;
@@ -35,7 +35,6 @@ use crate::volume::shadow::Shadow;
 use crate::volume::site::ArraySites;
 use crate::volume::thin_growth::ThinGrowth;
 use crate::{Inner, OfDestroyed, OpenMode, Pool, PoolOptions};
-use stripewise_array::Gate;
 use stripewise_array::Member;
 use stripewise_array::mutation::{self, Mutation};
 
@@ -58,6 +57,10 @@ impl Pool {
         if drives.is_empty() {
             return Err(PoolError::NoDrives);
         }
+        let options = match mode {
+            OpenMode::ReadOnly => options,
+            OpenMode::ReadWrite => options.for_threads(context, &drives),
+        };
         if let Some(percent) = options.rebuild_priority_percent {
             check_priority(percent)?;
         }
@@ -239,7 +242,9 @@ pub(crate) fn assembled(
 ) -> Pool {
     Pool(Rc::new_cyclic(|me| {
         let session = Session::new(me.clone(), context, manifest.generation);
-        let gate = (mode == OpenMode::ReadWrite).then(|| session.clone() as Rc<dyn Gate>);
+        let sites = ArraySites::new(context, buffers, &options, me);
+        let admission = || Admission { session: session.clone(), sites: sites.clone() };
+        let admission = (mode == OpenMode::ReadWrite).then(admission);
         Inner {
             me: me.clone(),
             session,
@@ -254,9 +259,9 @@ pub(crate) fn assembled(
             growth: ThinGrowth::new(),
             news: News::new(context, options.unix_ms),
             status_memo: Default::default(),
-            drives: OpenDrives::new(drives, gate),
+            drives: OpenDrives::new(drives, admission),
             volumes: Default::default(),
-            sites: ArraySites::new(context, buffers, options.drawn_shards, me),
+            sites,
             manifest: RefCell::new(manifest),
             jobs: Default::default(),
             lifecycle: Lifecycle::new(mode),

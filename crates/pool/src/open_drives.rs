@@ -16,12 +16,13 @@ use crate::error::PoolError;
 use crate::manifest::drive_record::{DriveRecord, Errors, Exclusion, ExclusionKind, Role};
 use crate::manifest::format::Manifest;
 use crate::manifest::volume_record::{PartRecord, VolumeRecord};
+use crate::session::Session;
 use crate::space::addresses;
 use crate::space::slabs::FreeSlabs;
 use crate::superblock::released::release;
 use crate::superblock::writer::Target;
+use crate::volume::site::ArraySites;
 use stripewise_array::ArrayMember;
-use stripewise_array::Gate;
 use stripewise_array::Member;
 use stripewise_array::MemberLabel;
 
@@ -54,10 +55,24 @@ impl OpenDrive {
     }
 }
 
+/// Gates before drives, and the threads that use them.
+pub(crate) struct Admission {
+    pub session: Rc<Session>,
+    pub sites: Rc<ArraySites>,
+}
+
+impl Admission {
+    /// The drive gets its gate, and is opened for the arrays of other threads.
+    fn admit(&self, drive: &OpenDrive) {
+        drive.member.set_gate(self.session.clone());
+        self.sites.open_member(&drive.member, &self.session);
+    }
+}
+
 /// All drives at hand.
 pub(crate) struct OpenDrives {
-    /// Gate that requests pass; `None` if the pool is read-only.
-    gate: Option<Rc<dyn Gate>>,
+    /// `None` if the pool is read-only.
+    admission: Option<Admission>,
     /// By number: also those excluded since opening (their members are failed) and those that were
     /// away.
     open: RefCell<BTreeMap<u32, OpenDrive>>,
@@ -85,12 +100,12 @@ impl Drop for OpenDrives {
 
 impl OpenDrives {
     /// These, by number.
-    pub(crate) fn new(open: BTreeMap<u32, OpenDrive>, gate: Option<Rc<dyn Gate>>) -> Self {
-        for (drive, gate) in open.values().zip(std::iter::repeat(&gate)) {
-            gate.iter().for_each(|gate| drive.member.set_gate(gate.clone()));
+    pub(crate) fn new(open: BTreeMap<u32, OpenDrive>, admission: Option<Admission>) -> Self {
+        if let Some(admission) = &admission {
+            open.values().for_each(|drive| admission.admit(drive));
         }
         Self {
-            gate,
+            admission,
             open: RefCell::new(open),
             shadows: RefCell::default(),
             stale: RefCell::default(),
@@ -122,7 +137,7 @@ impl OpenDrives {
 
     /// A drive comes; gives what was open under its number.
     pub(crate) fn insert(&self, number: u32, drive: OpenDrive) -> Option<OpenDrive> {
-        self.gate.iter().for_each(|gate| drive.member.set_gate(gate.clone()));
+        self.admission.iter().for_each(|admission| admission.admit(&drive));
         self.open.borrow_mut().insert(number, drive)
     }
 

@@ -85,7 +85,7 @@ impl OpenVolumes {
     /// Replaces the arrays of a volume that was opened, perhaps again; a new I/O path is made on
     /// demand.
     pub(crate) fn reopen(&self, volume: VolumeId, arrays: impl IntoIterator<Item = (Id, ArrayHandle)>) {
-        self.ios.borrow_mut().remove(&volume);
+        self.end_io(volume);
         self.arrays.borrow_mut().extend(arrays);
     }
 
@@ -107,7 +107,14 @@ impl OpenVolumes {
     /// Forgets a deleted volume; the commit that deletes it ends its arrays.
     pub(crate) fn forget(&self, volume: VolumeId) {
         self.failures.borrow_mut().remove(&volume);
-        self.ios.borrow_mut().remove(&volume);
+        self.end_io(volume);
+    }
+
+    /// The I/O path of a volume leads to its arrays no more.
+    fn end_io(&self, volume: VolumeId) {
+        if let Some(io) = self.ios.borrow_mut().remove(&volume) {
+            io.direct.end();
+        }
     }
 
     /// True if all parts of a volume are open.

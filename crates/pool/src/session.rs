@@ -17,35 +17,28 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use futures_util::future::{LocalBoxFuture, join_all};
-use stripewise_drive::{Context, DriveKind, IoRequest, Operation};
+use stripewise_drive::{Context, DriveKind, IoRequest};
 
 use crate::Inner;
 use crate::error::PoolError;
+use crate::gate_state::{
+    FRESH_NS, FRESH_UNSHARED_NS, GateState, LIFE_NS, LOOK_NS, MARK_NS, Requests, slept_so_far_ns,
+};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::Id;
 use crate::superblock::commit::Change;
 use crate::superblock::sessions::Seen;
-use stripewise_array::ArrayError;
 use stripewise_array::Gate;
 use stripewise_array::Member;
 use stripewise_array::mutation::{self, Mutation};
+use stripewise_array::{ArrayError, ArrayHost, HostRequest};
 use stripewise_drive::Rounds;
 
-const SECOND_NS: u64 = 1_000_000_000;
-/// Marks are made this often while something is written.
-const MARK_NS: u64 = 5 * SECOND_NS;
-/// Signs of life, and looks, of a shared pool.
-pub(crate) const LIFE_NS: u64 = 2 * SECOND_NS;
-/// Looks of a pool that is not shared.
-const LOOK_NS: u64 = 10 * SECOND_NS;
 /// A drive that has not answered by then shows nothing.
-const ANSWER_NS: u64 = 2 * SECOND_NS;
-/// A longer time without a look is too long.
-const FRESH_NS: u64 = 2 * LIFE_NS + SECOND_NS;
-/// The same of a pool that is not shared.
-const FRESH_UNSHARED_NS: u64 = LOOK_NS + MARK_NS;
+const ANSWER_NS: u64 = 2_000_000_000;
 /// A session that another one has taken the drives of a shared pool from has ended after this.
 pub(crate) const END_NS: u64 = FRESH_NS + ANSWER_NS;
 /// The same of a pool that is not shared.
@@ -55,43 +48,28 @@ pub(crate) const END_UNSHARED_NS: u64 = FRESH_UNSHARED_NS + ANSWER_NS;
 pub(crate) struct Session {
     pool: Weak<Inner>,
     context: Context,
-    /// False if the pool's record names no host; the session is then never checked.
-    has_identity: Cell<bool>,
-    is_begun: Cell<bool>,
-    is_shared: Cell<bool>,
-    /// The last commit.
-    generation: Cell<u64>,
-    /// The last commit when something was written last.
-    written_in: Cell<Option<u64>>,
-    writes: Cell<u64>,
-    requests: Cell<u64>,
-    is_kept: Cell<bool>,
-    /// When the last look began that showed nothing, and how long the machine had slept by then.
-    looked_ns: Cell<u64>,
-    slept_ns: Cell<u64>,
+    /// Shared with the gates of all threads.
+    state: Arc<GateState>,
+    /// Counts of the home's own gate.
+    gate: Arc<Requests>,
+    /// Requests when marks and looks were kept up last.
+    seen_requests: Cell<u64>,
     rounds: Rounds,
-    is_looking: Cell<bool>,
     is_over: RefCell<Option<String>>,
 }
 
 impl Session {
     /// Not begun.
     pub(crate) fn new(pool: Weak<Inner>, context: &Context, generation: u64) -> Rc<Self> {
+        let state = Arc::<GateState>::default();
+        state.set_generation(generation);
         Rc::new(Self {
             pool,
             context: context.clone(),
-            has_identity: Cell::new(false),
-            is_begun: Cell::new(false),
-            is_shared: Cell::new(false),
-            generation: Cell::new(generation),
-            written_in: Cell::new(None),
-            writes: Cell::new(0),
-            requests: Cell::new(0),
-            is_kept: Cell::new(false),
-            looked_ns: Cell::new(0),
-            slept_ns: Cell::new(0),
+            gate: state.new_gate(),
+            state,
+            seen_requests: Cell::new(0),
             rounds: Rounds::default(),
-            is_looking: Cell::new(false),
             is_over: RefCell::default(),
         })
     }
@@ -101,30 +79,17 @@ impl Session {
         if mutation::is_chosen(Mutation::CopyWithoutMark) {
             return 0;
         }
-        self.written_in.get().map_or(0, |at| (at + 2).saturating_sub(self.generation.get()))
+        self.state.written_in().map_or(0, |at| (at + 2).saturating_sub(self.state.generation()))
     }
 
     /// True if the pool's drives name this session.
     pub(crate) fn has_identity(&self) -> bool {
-        self.has_identity.get()
+        self.state.has_identity()
     }
 
-    fn slept_so_far_ns(&self) -> u64 {
-        self.context.boot_ns().saturating_sub(self.context.now_ns())
-    }
-
-    /// True if another session may have taken the drives since the last check.
-    fn is_stale(&self) -> bool {
-        if !self.has_identity.get() || !self.is_begun.get() {
-            return false;
-        }
-        let since_ns = self.context.boot_ns().saturating_sub(self.looked_ns.get());
-        since_ns > if self.is_shared.get() { FRESH_NS } else { FRESH_UNSHARED_NS }
-    }
-
-    /// True if the machine has slept since the last check, so that others may have had the drives.
-    fn has_slept(&self) -> bool {
-        self.slept_so_far_ns().abs_diff(self.slept_ns.get()) > FRESH_NS
+    /// State shared with the gates on other threads.
+    pub(crate) fn state(&self) -> &Arc<GateState> {
+        &self.state
     }
 
     /// Why this session is over, if it is.
@@ -137,7 +102,9 @@ impl Session {
 
     /// Makes sure, before a commit, that the drives are still this session's.
     pub(crate) async fn before_commit(&self) -> Result<(), PoolError> {
-        if self.is_begun.get() && self.has_identity.get() && (self.is_shared.get() || self.is_stale()) {
+        let state = &*self.state;
+        let is_checked = state.is_begun() && state.has_identity();
+        if is_checked && (state.is_shared() || state.is_stale(&self.context)) {
             self.look().await;
         }
         self.check()
@@ -145,7 +112,7 @@ impl Session {
 
     /// As [`Self::before_commit`], when all is durable that is to be acknowledged as such.
     pub(crate) async fn before_acknowledgement(&self) -> Result<(), ArrayError> {
-        if !self.has_identity.get() {
+        if !self.state.has_identity() {
             return Ok(());
         }
         self.before_commit().await.map_err(|error| ArrayError::TakenOver(error.to_string()))
@@ -158,7 +125,7 @@ impl Session {
         }
         let Some(round) = self.rounds.begin().await else { return };
         let Some(inner) = self.pool.upgrade() else { return };
-        let (began_ns, slept_ns) = (self.context.boot_ns(), self.slept_so_far_ns());
+        let (began_ns, slept_ns) = (self.context.boot_ns(), slept_so_far_ns(&self.context));
         let targets = inner.drives.targets(&inner.manifest.borrow());
         let looks = targets.iter().filter(|target| !target.member.is_failed()).map(|target| {
             let look = Box::pin(inner.commits.writer.look(target));
@@ -175,8 +142,7 @@ impl Session {
         } else {
             others.iter().for_each(|member| member.fail("another session of the pool has taken it"));
             if readable > 0 {
-                self.looked_ns.set(began_ns);
-                self.slept_ns.set(slept_ns);
+                self.state.note_look(began_ns, slept_ns);
             }
         }
         round.ends_well();
@@ -192,13 +158,19 @@ impl Session {
         }
     }
 
+    /// Looks at the drives because a request asked for it.
+    pub(crate) async fn look_for_gate(&self) {
+        self.look().await;
+        self.state.end_look();
+    }
+
     /// Keeps up marks and looks until nothing was asked of the drives for a while.
-    fn keep(&self) {
+    pub(crate) fn keep(&self) {
         let (me, context) = (self.pool.clone(), self.context.clone());
         self.context.spawn(async move {
             loop {
                 let Some(inner) = me.upgrade() else { return };
-                let pause_ns = if inner.session.is_shared.get() { LIFE_NS } else { MARK_NS };
+                let pause_ns = if inner.session.state.is_shared() { LIFE_NS } else { MARK_NS };
                 drop(inner);
                 context.sleep_ns(pause_ns).await;
                 let Some(inner) = me.upgrade() else { return };
@@ -215,34 +187,22 @@ impl Session {
 
 impl Gate for Session {
     fn passes(&self, request: &IoRequest) -> bool {
-        self.requests.set(self.requests.get() + 1);
-        if !matches!(request.operation, Operation::Read | Operation::Flush) {
-            self.writes.set(self.writes.get() + 1);
-            self.written_in.set(Some(self.generation.get()));
-        }
-        if !self.is_kept.replace(true) {
+        let passage = self.state.judge(&self.gate, request, &self.context);
+        if passage.keeps {
             self.keep();
         }
-        if !self.is_stale() {
-            return true;
-        }
-        if self.is_shared.get() || self.has_slept() {
-            return false;
-        }
-        // Drives that this machine has locked: nothing waits for that.
-        if !self.is_looking.replace(true) {
+        if passage.looks {
             let look = self.decided();
             self.context.spawn(look);
         }
-        true
+        passage.passes
     }
 
     fn decided(&self) -> LocalBoxFuture<'static, ()> {
         let pool = self.pool.clone();
         Box::pin(async move {
             if let Some(inner) = pool.upgrade() {
-                inner.session.look().await;
-                inner.session.is_looking.set(false);
+                inner.session.look_for_gate().await;
             }
         })
     }
@@ -254,28 +214,27 @@ impl Inner {
     pub(crate) fn name_session(&self, identity: Option<Id>) {
         if let Some(identity) = identity {
             self.commits.writer.begin_session(identity);
-            self.session.has_identity.set(true);
+            self.session.state.set_identity();
         }
     }
 
     /// The pool is open: from now on its drives are looked at.
     pub(crate) async fn begin_session(&self) -> Result<(), PoolError> {
         let session = &self.session;
-        session.looked_ns.set(session.context.boot_ns());
-        session.slept_ns.set(session.slept_so_far_ns());
-        session.is_begun.set(true);
+        session.state.note_look(session.context.boot_ns(), slept_so_far_ns(&session.context));
+        session.state.begin();
         self.note_in_session(&self.manifest.borrow());
         session.before_commit().await
     }
 
     /// A commit counts.
     pub(crate) fn note_in_session(&self, next: &Manifest) {
-        let session = &self.session;
-        session.generation.set(next.generation);
+        let (session, state) = (&self.session, &self.session.state);
+        state.set_generation(next.generation);
         let targets = self.drives.targets(next);
         let on_network = targets.iter().filter(|target| target.member.info().kind == DriveKind::Network);
-        session.is_shared.set(session.has_identity.get() && 2 * on_network.count() >= targets.len());
-        if session.is_shared.get() && !session.is_kept.replace(true) {
+        state.set_shared(state.has_identity() && 2 * on_network.count() >= targets.len());
+        if state.is_shared() && state.begin_to_keep() {
             session.keep();
         }
     }
@@ -289,30 +248,67 @@ impl Inner {
 
     /// Marks and looks that are due. Whether there is more to come.
     async fn keep_session(&self) -> bool {
-        let session = &self.session;
-        let was_used = session.requests.replace(0) > 0;
-        let since_ns = self.context.boot_ns().saturating_sub(session.looked_ns.get());
-        if session.is_begun.get()
-            && session.has_identity.get()
-            && was_used
-            && since_ns >= LOOK_NS - MARK_NS / 2
-        {
+        let (session, state) = (&self.session, &self.session.state);
+        let requests = state.requests();
+        let was_used = session.seen_requests.replace(requests) != requests;
+        let since_ns = state.since_look_ns(&session.context);
+        let is_checked = state.is_begun() && state.has_identity();
+        if is_checked && was_used && since_ns >= LOOK_NS - MARK_NS / 2 {
             session.look().await;
         }
-        if session.is_shared.get() || session.marks_due() > 0 {
-            let writes = session.writes.get();
+        if state.is_shared() || session.marks_due() > 0 {
+            let writes = state.writes();
             // A failed mark is tried again at the next write.
             let mut marked = self.mark().await;
-            if session.marks_due() > 0 && session.writes.get() == writes && marked.is_ok() {
+            if session.marks_due() > 0 && state.writes() == writes && marked.is_ok() {
                 marked = self.mark().await;
             }
-            if marked.is_err() && !session.is_shared.get() {
-                session.is_kept.set(false);
+            if marked.is_err() && !state.is_shared() {
+                state.set_kept(false);
                 return false;
             }
         }
-        let goes_on = session.is_shared.get() || was_used || session.marks_due() > 0;
-        session.is_kept.set(goes_on);
+        let goes_on = state.is_shared() || was_used || session.marks_due() > 0;
+        state.set_kept(goes_on);
         goes_on
+    }
+}
+
+/// The gate before the members of another thread.
+pub(crate) struct ShardGate {
+    state: Arc<GateState>,
+    requests: Arc<Requests>,
+    context: Context,
+    /// Way to the pool.
+    host: Rc<dyn ArrayHost>,
+}
+
+impl ShardGate {
+    /// A gate of the thread of `context`.
+    pub(crate) fn new(state: Arc<GateState>, context: &Context, host: Rc<dyn ArrayHost>) -> Rc<Self> {
+        Rc::new(Self { requests: state.new_gate(), state, context: context.clone(), host })
+    }
+
+    fn ask(&self, request: HostRequest) -> LocalBoxFuture<'static, ()> {
+        let host = self.host.clone();
+        // It concerns no array.
+        Box::pin(async move { drop(host.ask(0, request).await) })
+    }
+}
+
+impl Gate for ShardGate {
+    fn passes(&self, request: &IoRequest) -> bool {
+        let passage = self.state.judge(&self.requests, request, &self.context);
+        if passage.keeps {
+            self.context.spawn(self.ask(HostRequest::KeepSession));
+        }
+        if passage.looks {
+            self.context.spawn(self.decided());
+        }
+        passage.passes
+    }
+
+    fn decided(&self) -> LocalBoxFuture<'static, ()> {
+        self.ask(HostRequest::CheckSession)
     }
 }

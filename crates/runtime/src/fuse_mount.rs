@@ -15,6 +15,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const DEVICE: &str = "/dev/fuse";
+/// `_IOR(229, 0, uint32_t)` of `linux/fuse.h`.
+const FUSE_DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 /// Flags of every mount: no devices, no set-user-ID programs, no execution, no access times.
 const FLAGS: libc::c_ulong = libc::MS_NODEV | libc::MS_NOSUID | libc::MS_NOEXEC | libc::MS_NOATIME;
@@ -41,6 +43,19 @@ impl FuseMountPoint {
             mounted => mounted?,
         };
         Ok(Self { device, folder })
+    }
+
+    /// Another device of the mount, with requests of its own: each request is answered on the
+    /// device that gave it.
+    ///
+    /// # Errors
+    /// The system's, where it has no clones or no free descriptor.
+    pub fn clone_device(&self) -> io::Result<OwnedFd> {
+        let clone = OpenOptions::new().read(true).write(true).open(DEVICE)?;
+        let device = self.device.as_raw_fd() as u32;
+        // SAFETY: the request reads one number, which outlives the call.
+        let result = unsafe { libc::ioctl(clone.as_raw_fd(), FUSE_DEV_IOC_CLONE, &raw const device) };
+        if result == 0 { Ok(clone.into()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// True while the folder is mounted: after the unmount, the device polls as an error.

@@ -19,6 +19,7 @@ mod net;
 mod process;
 mod real_time;
 mod ring;
+mod shards;
 mod tasks;
 mod virtual_time;
 

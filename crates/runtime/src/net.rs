@@ -46,6 +46,14 @@ pub struct Network {
 }
 
 impl Network {
+    /// The factory of the executor that runs on this thread.
+    ///
+    /// # Panics
+    /// If none does.
+    pub fn running() -> Self {
+        Self { ring: Ring::running() }
+    }
+
     /// Listens at `path`; `mode` is that of the socket file. A stale socket file is replaced. The
     /// path may exceed the system's limit for sockets (107 bytes), the file name alone may nearly
     /// reach it. Blocks briefly.

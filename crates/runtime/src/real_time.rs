@@ -11,7 +11,7 @@
 //! few hundred polls all the same), a process that stands still for long, wakes from other threads
 //! at any moment, signals, and an end with requests in the kernel (waited for).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -29,6 +29,7 @@ use crate::net::Network;
 use crate::process::signals;
 use crate::process::usage::clock_ns;
 use crate::ring::{Ring, Watch};
+use crate::shards::Shards;
 use crate::tasks::visitor::Visitor;
 use crate::tasks::waker::Registration;
 use crate::tasks::{Core, Next};
@@ -69,6 +70,7 @@ pub struct RealExecutor {
     interrupt_watched: Cell<bool>,
     /// Timers are due, and the last turn let completions go first.
     timers_put_off: Cell<bool>,
+    shards: RefCell<Option<Shards>>,
 }
 
 impl RealExecutor {
@@ -98,6 +100,7 @@ impl RealExecutor {
             interrupt,
             interrupt_watched: Cell::new(false),
             timers_put_off: Cell::new(false),
+            shards: RefCell::default(),
         })
     }
 
@@ -135,6 +138,27 @@ impl RealExecutor {
     /// no other one until the executor is dropped. Closures run while the executor does.
     pub fn visitor(&self) -> Visitor {
         Visitor::of(self.core.mailbox())
+    }
+
+    /// Starts threads that may have work of this one ([`Context::shards`]), each with an executor
+    /// of its own. They end with this executor. `enter` runs on each of them first; its result is
+    /// dropped when the thread ends.
+    ///
+    /// # Errors
+    /// The system's error if a thread cannot be started, or has no io_uring; then there are none.
+    ///
+    /// # Panics
+    /// If there are such threads already.
+    pub fn start_shards<T>(
+        &self,
+        count: usize,
+        enter: impl Fn(&Self) -> T + Clone + Send + 'static,
+    ) -> io::Result<()> {
+        assert!(self.shards.borrow().is_none(), "the threads of an executor are started once");
+        let shards = Shards::start(count, enter)?;
+        self.core.set_shards(shards.visitors());
+        self.shards.replace(Some(shards));
+        Ok(())
     }
 
     /// Ends when the process gets SIGINT, SIGTERM or SIGHUP. From the first call on, the first of
@@ -235,6 +259,8 @@ impl RealExecutor {
 impl Drop for RealExecutor {
     fn drop(&mut self) {
         self.core.close();
+        self.core.set_shards(Vec::new());
+        drop(self.shards.take());
         self.ring.close();
     }
 }

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 
-use stripewise_drive::{Spawn, TimerId};
+use stripewise_drive::{Shard, Spawn, TimerId};
 
 use crate::tasks::task_table::{Ready, Task, TaskTable, Turn};
 use crate::tasks::timers::Timers;
@@ -39,6 +39,7 @@ pub(crate) struct Core {
     registration: Registration,
     running: Cell<bool>,
     closed: Cell<bool>,
+    shards: RefCell<Vec<Arc<dyn Shard>>>,
 }
 
 /// Marks the executor as running; nested `block_on` of the same executor is a bug.
@@ -63,7 +64,13 @@ impl Core {
             registration,
             running: Cell::new(false),
             closed: Cell::new(false),
+            shards: RefCell::default(),
         })
+    }
+
+    /// Sets the other threads that may have work of this one.
+    pub(crate) fn set_shards(&self, shards: Vec<Arc<dyn Shard>>) {
+        self.shards.replace(shards);
     }
 
     /// Mailbox for wakes from other threads.
@@ -169,5 +176,9 @@ impl Spawn for Core {
         if !self.closed.get() {
             self.table.insert(task);
         }
+    }
+
+    fn shards(&self) -> Vec<Arc<dyn Shard>> {
+        self.shards.borrow().clone()
     }
 }

@@ -37,6 +37,11 @@ pub enum HostRequest {
         /// The drive.
         drive: MemberLabel,
     },
+    /// Check whether the drives are still the pool's: a gate holds requests back until then. It
+    /// concerns no array.
+    CheckSession,
+    /// Go on checking, and marking the drives, while they are used. It concerns no array.
+    KeepSession,
     /// Give slabs to rows that have none, record it durably and call
     /// [`Array::set_rows`](crate::Array::set_rows). For thin volumes; an error says why there is no
     /// space.

@@ -33,7 +33,28 @@ impl MemberAgain {
     }
 }
 
+/// A member of a drive on another thread, which ends when this is dropped.
+pub(crate) struct Elsewhere(Box<dyn FnMut()>);
+
+impl Elsewhere {
+    /// `end` stops it there, and lets go of the drive.
+    pub(crate) fn new(end: impl FnMut() + 'static) -> Self {
+        Self(Box::new(end))
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 impl Member {
+    /// Has a member on another thread end with this one.
+    pub(crate) fn ends_with(&self, elsewhere: Elsewhere) {
+        self.elsewhere.borrow_mut().push(elsewhere);
+    }
+
     /// Opens the drive on another thread; `None` if it can be used on this one only, or was let go
     /// of.
     pub fn for_another_thread(&self) -> Option<MemberAgain> {

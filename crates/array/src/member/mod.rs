@@ -34,6 +34,7 @@ use stripewise_drive::{
 
 use crate::flush_losses::{FlushFailures, OnRefusedFlush};
 use crate::tuning::Tuning;
+use again::Elsewhere;
 use common::{Common, Failure};
 use dispatch::dispatch_loop;
 use gate::Gate;
@@ -142,6 +143,8 @@ pub struct Member {
     wakeup: Event,
     watching: Cell<bool>,
     gate: RefCell<Option<Rc<dyn Gate>>>,
+    /// Members of the drive on other threads that end with this one.
+    elsewhere: RefCell<Vec<Elsewhere>>,
     /// This thread's arrays on the drive: notified of a refused flush before anything else is read
     /// from it.
     on_refusal: RefCell<Vec<Weak<dyn OnRefusedFlush>>>,
@@ -214,6 +217,7 @@ impl Member {
             wakeup: Event::new(),
             watching: Cell::new(false),
             gate: RefCell::new(None),
+            elsewhere: RefCell::default(),
             on_refusal: RefCell::default(),
             unflushed: UnflushedWrites::default(),
             dispatcher: RefCell::new(None),
@@ -232,8 +236,10 @@ impl Member {
     }
 
     /// Lets go of the drive, so that it can be closed, pulled, or given back under the same name.
-    /// To be called when the member has failed or was stopped: it answers "gone" from now on.
+    /// To be called when the member has failed or was stopped: it answers "gone" from now on. The
+    /// members on other threads that end with this one do so first.
     pub fn release(&self) {
+        drop(self.elsewhere.take());
         // Dropped outside the borrow: closing a drive may run code of its own.
         let drive = self.drive.borrow_mut().take();
         drop(drive);

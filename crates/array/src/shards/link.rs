@@ -16,7 +16,10 @@ use stripewise_layout::Geometry;
 use crate::array::host::ArrayHost;
 use crate::array::spec::ArraySpec;
 use crate::array::{Array, LocalFuture};
-use crate::shards::site::{self, ArrayThread, Outcome, PoolSite, ToHome, ToShard, Work};
+use crate::member::Member;
+use crate::member::again::Elsewhere;
+use crate::member::gate::Gate;
+use crate::shards::site::{self, ArrayPlace, ArrayThread, Outcome, PoolSite, ToHome, ToShard, Work};
 use crate::stripes::lock_order;
 
 /// A pool's way to one shard. When the last handle of it is dropped, the shard drops what it has of
@@ -99,6 +102,35 @@ impl ShardLink {
         Rc::new(Self { shard, site, port, buffers: buffers.clone(), closing })
     }
 
+    /// Opens a drive on the shard as well, for arrays there, until `member` lets go of it. `gate`
+    /// makes the gate before the pool's drives there, once. False if the drive can be used on this
+    /// thread only.
+    pub fn open_member(
+        &self,
+        member: &Member,
+        gate: impl FnOnce(&Context, Rc<dyn ArrayHost>) -> Rc<dyn Gate> + Send,
+    ) -> bool {
+        let Some(again) = member.for_another_thread() else { return false };
+        let number = self.site;
+        visit(&*self.shard, || {
+            let site = site::known(number).expect("a site is there as long as its link");
+            let member = again.open(site.context());
+            member.set_gate(site.gate(gate));
+            site.add_member(member);
+        });
+        let (shard, label) = (self.shard.clone(), member.label().clone());
+        member.ends_with(Elsewhere::new(move || {
+            let mut end = || {
+                if let Some(site) = site::known(number) {
+                    site.end_member(&label);
+                }
+            };
+            // A thread that has ended has no members.
+            let _ = shard.visit(&mut end);
+        }));
+        true
+    }
+
     /// Runs work on the shard, to its end even if the caller is dropped.
     async fn call<F, R>(&self, work: impl FnOnce(Rc<PoolSite>) -> F + Send + 'static) -> R
     where
@@ -140,8 +172,13 @@ pub(crate) struct FarArray {
 }
 
 impl FarArray {
+    /// Its place, and its thread.
+    pub(crate) fn place(&self) -> (ArrayPlace, Arc<dyn Shard>) {
+        (ArrayPlace { site: self.link.site, number: self.number }, self.link.shard.clone())
+    }
+
     /// Has an array made or opened on the shard.
-    pub(crate) async fn place<F, E>(
+    pub(crate) async fn make<F, E>(
         link: &Rc<ShardLink>,
         make: impl FnOnce(Rc<PoolSite>) -> F + Send + 'static,
     ) -> Result<Self, E>

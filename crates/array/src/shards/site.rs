@@ -5,15 +5,17 @@
 //! arrays and drives of it are dropped here).
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stripewise_drive::{Answerer, BufferPool, Context, Delivery, HalfPort, Port};
 
 use crate::array::Array;
 use crate::array::host::{ArrayHost, HostRequest, LocalFuture};
+use crate::member::gate::Gate;
 use crate::member::{Member, MemberLabel};
 use crate::stripes::lock_order;
 
@@ -46,8 +48,10 @@ thread_local! {
     static THREAD: RefCell<Option<(Context, BufferPool)>> = const { RefCell::new(None) };
     /// Sites on this thread, by number.
     static SITES: RefCell<BTreeMap<u64, Weak<PoolSite>>> = const { RefCell::new(BTreeMap::new()) };
-    static NEXT: Cell<u64> = const { Cell::new(0) };
 }
+
+/// Number of the next site, on any thread.
+static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A thread that may have arrays of pools of other threads, until this is dropped.
 pub struct ArrayThread(());
@@ -61,7 +65,7 @@ impl ArrayThread {
     }
 
     /// Clock and buffers of this thread.
-    pub(crate) fn this() -> (Context, BufferPool) {
+    pub fn this() -> (Context, BufferPool) {
         THREAD.with_borrow(Clone::clone).expect("arrays are sent to threads that have entered")
     }
 }
@@ -72,11 +76,30 @@ impl Drop for ArrayThread {
     }
 }
 
+/// The site with this number, if it is on this thread.
+pub(crate) fn known(number: u64) -> Option<Rc<PoolSite>> {
+    SITES.with_borrow(|sites| sites.get(&number).and_then(Weak::upgrade))
+}
+
 /// The array with this number at the site with this number, if both are on this thread.
 pub(crate) fn array(site: u64, number: u64) -> Option<Array> {
-    let site = SITES.with_borrow(|sites| sites.get(&site).and_then(Weak::upgrade))?;
+    let site = known(site)?;
     let arrays = site.arrays.borrow();
     arrays.get(&number).cloned()
+}
+
+/// Place of an array that is on another thread than its pool. It can be sent to any thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayPlace {
+    pub(crate) site: u64,
+    pub(crate) number: u64,
+}
+
+impl ArrayPlace {
+    /// The array, if it is on this thread and its pool has it still.
+    pub fn array(self) -> Option<Array> {
+        array(self.site, self.number)
+    }
 }
 
 /// The arrays of one pool on a shard.
@@ -87,6 +110,8 @@ pub struct PoolSite {
     host: Rc<FarHost>,
     arrays: RefCell<BTreeMap<u64, Array>>,
     next: Cell<u64>,
+    /// Gate before the drives.
+    gate: OnceCell<Rc<dyn Gate>>,
 }
 
 impl PoolSite {
@@ -98,11 +123,12 @@ impl PoolSite {
         delivery: Delivery,
         pool: Option<Rc<dyn ArrayHost>>,
     ) -> u64 {
-        let number = NEXT.replace(NEXT.get() + 1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let home = link.open(&context, delivery);
         let host = Rc::new(FarHost { home, members: RefCell::default(), pool });
         let (of_task, arrays, next) = (context.clone(), RefCell::default(), Cell::new(0));
-        let site = Rc::new(Self { number, context, buffers, host, arrays, next });
+        let gate = OnceCell::new();
+        let site = Rc::new(Self { number, context, buffers, host, arrays, next, gate });
         SITES.with_borrow_mut(|sites| sites.insert(number, Rc::downgrade(&site)));
         drop(of_task.spawn(async move { site.serve().await }));
         number
@@ -146,6 +172,27 @@ impl PoolSite {
     /// A drive of the pool is at hand here.
     pub fn add_member(&self, member: Rc<Member>) {
         self.host.members.borrow_mut().push(member);
+    }
+
+    /// The gate before the drives; made first if there is none.
+    pub(crate) fn gate(
+        &self,
+        make: impl FnOnce(&Context, Rc<dyn ArrayHost>) -> Rc<dyn Gate>,
+    ) -> Rc<dyn Gate> {
+        self.gate.get_or_init(|| make(&self.context, self.host())).clone()
+    }
+
+    /// Lets go of a drive, which has failed or has no requests.
+    pub(crate) fn end_member(&self, label: &MemberLabel) {
+        let member = {
+            let mut members = self.host.members.borrow_mut();
+            let index = members.iter().position(|own| Arc::ptr_eq(own.label(), label));
+            index.map(|index| members.swap_remove(index))
+        };
+        if let Some(member) = member {
+            member.stop();
+            member.release();
+        }
     }
 
     /// Keeps an array here, and gives its number.

@@ -29,12 +29,7 @@ pub struct NbdSettings {
     pub volumes: Vec<VolumesFor>,
     /// Policy for unencrypted clients when there is a certificate.
     pub policy: TlsPolicy,
-    /// Threads that serve connections, at most [`MAX_CORES`].
-    pub cores: usize,
 }
-
-/// Maximum threads that serve connections.
-pub const MAX_CORES: usize = 8;
 
 /// Volumes for a group of clients, as in `unix:/run/vm1.sock=tank/vm1,tank/shared-*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,11 +164,7 @@ pub async fn open_nbd(
     let executor = control.executor()?;
     let server =
         Server::new(&executor.context(), control.served.for_clients(control.registry()?), server_options);
-    let cores = settings.cores;
-    server.use_cores(cores).map_err(|error| {
-        let failure = Failure::because(format!("cannot start {cores} threads for NBD"), &error);
-        failure.hint("use --cores 1, or raise the limit on locked memory or processes (`ulimit -l -u`)")
-    })?;
+    server.use_shards();
     for place in &settings.places {
         let listener = match place {
             NbdPlace::Unix(path) => {

@@ -10,6 +10,7 @@ use std::pin::pin;
 use futures_channel::oneshot;
 use stripewise_drive::Context;
 use stripewise_export::budget::Budget;
+use stripewise_export::start_threads;
 
 use crate::control::Control;
 use crate::daemon::turns::Turns;
@@ -33,6 +34,14 @@ pub const END_WITHIN_SECONDS: u64 = 90;
 const GIVE_BACK_NS: u64 = 2_000_000_000;
 /// Maximum time that the start waits for pools with drives on other hosts.
 const FAR_PATIENCE_NS: u64 = 5_000_000_000;
+
+/// Starts the threads that volumes and connections are spread over, `cores` with this one.
+pub fn start_cores(control: &Control, cores: usize) -> Result<()> {
+    start_threads(&*control.executor()?, cores).map_err(|error| {
+        let failure = Failure::because(format!("cannot start {cores} threads"), &error);
+        failure.hint("use --cores 1, or raise the limit on locked memory or processes (`ulimit -l -u`)")
+    })
+}
 
 /// Serves pools that are created or imported while the daemon runs.
 pub async fn adopt(control: &Control, turns: &Turns) -> Result<()> {

@@ -28,6 +28,9 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
         PoolError::DriveTooLarge { .. } => {
             "give a smaller one, or a partition of it; a size like this is often a mistake".to_owned()
         }
+        PoolError::OneThreadDrive { .. } => {
+            "restart the daemon with --cores 1, then give the drive again".to_owned()
+        }
         PoolError::BeingReplaced { pool, by, .. } => format!(
             "`stripewise pool wait {pool} rebuild` ends when that is done; `stripewise pool \
                  retire {pool} {by}` calls it off, and gives the new drive back"

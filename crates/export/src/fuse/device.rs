@@ -9,6 +9,7 @@
 //! requests in flight; requests that are interrupted while they are read; answers that no process
 //! waits for any more.
 
+use std::any::Any;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -30,7 +31,7 @@ const LEAST_COUNTED_BYTES: u64 = 16 << 10;
 /// out, so that they do not hold a large buffer.
 const KEPT_BYTES: usize = MAX_REQUEST_BYTES / 2;
 /// Maximum buffer memory kept for reuse.
-const RETAINED_BYTES: usize = 16 << 20;
+pub(super) const RETAINED_BYTES: usize = 16 << 20;
 /// Maximum requests received in a row before other tasks run.
 const MAX_IN_A_ROW: usize = 32;
 
@@ -74,8 +75,15 @@ pub(super) struct Asked {
     /// Data of a write.
     pub(super) data: Option<Buffer>,
     pub(super) answer: Answer,
-    /// Share of the limit on data in flight, released on drop.
-    pub(super) permit: SemaphorePermit,
+    pub(super) held: Held,
+}
+
+/// Share of a limit on data in flight, released on drop.
+pub(super) enum Held {
+    /// That of this device.
+    Here { _permit: SemaphorePermit },
+    /// That of a device on another thread.
+    Elsewhere { _answered: Box<dyn Any> },
 }
 
 /// Source of the kernel's requests.
@@ -166,8 +174,8 @@ impl Device {
             }
             _ => 0,
         };
-        let permit = self.room.acquire(bytes.max(LEAST_COUNTED_BYTES)).await;
-        Asked { question, data, answer: Answer { messages: Some(self.messages.clone()), unique }, permit }
+        let held = Held::Here { _permit: self.room.acquire(bytes.max(LEAST_COUNTED_BYTES)).await };
+        Asked { question, data, answer: Answer::on(self.messages.clone(), unique), held }
     }
 }
 
@@ -179,6 +187,17 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// The answer to the request with this number, over this carrier.
+    pub(super) fn on(messages: Rc<dyn Messages>, unique: u64) -> Self {
+        Self { messages: Some(messages), unique }
+    }
+
+    /// Sends nothing: another thread answers the request with this number.
+    pub(super) fn leave_to_another_thread(mut self) -> u64 {
+        self.messages = None;
+        self.unique
+    }
+
     pub(super) fn error(mut self, number: Errno) {
         self.give(number.0, None);
     }

@@ -6,14 +6,16 @@ use std::io;
 use std::rc::Rc;
 
 use stripewise_array::ArrayError;
-use stripewise_drive::{Buffer, Context, Event, SemaphorePermit};
+use stripewise_drive::{Buffer, BufferPool, Context, Event, MovedBuffer};
 
-use super::device::{Answer, Asked, Device};
+use super::device::{Answer, Asked, Device, Held, RETAINED_BYTES};
 use super::files::{Files, Open};
+use super::links::FuseShards;
 use super::trouble::Trouble;
 use super::wire::{self, Errno, FileType, Listing, Look, Question, Transfer};
 use super::{Host, Tree};
 use crate::block::{self, Export};
+use crate::direct::DirectExport;
 use crate::pools::PoolExports;
 
 /// Block size of the reported space.
@@ -30,18 +32,22 @@ pub(super) struct Worker {
     /// Number of tasks that have ended.
     answered: Cell<u64>,
     one_ended: Event,
+    /// Other threads that receive requests.
+    pub(super) shards: FuseShards,
+    /// Memory for data that other threads received.
+    buffers: BufferPool,
 }
 
 /// A request running as a task.
 struct InFlight {
     worker: Rc<Worker>,
-    _permit: SemaphorePermit,
+    _held: Held,
 }
 
 impl InFlight {
-    fn begin(worker: &Rc<Worker>, permit: SemaphorePermit) -> Self {
+    fn begin(worker: &Rc<Worker>, held: Held) -> Self {
         worker.in_flight.set(worker.in_flight.get() + 1);
-        Self { worker: worker.clone(), _permit: permit }
+        Self { worker: worker.clone(), _held: held }
     }
 }
 
@@ -61,6 +67,8 @@ impl Worker {
             in_flight: Cell::new(0),
             answered: Cell::new(0),
             one_ended: Event::new(),
+            shards: FuseShards::default(),
+            buffers: BufferPool::new(RETAINED_BYTES),
         })
     }
 
@@ -76,25 +84,46 @@ impl Worker {
 
     /// Serves until it is unmounted and all requests are answered.
     pub(super) async fn serve(self: Rc<Self>, context: &Context, mut device: Device) {
-        while let Some(Asked { question, data, answer, permit }) = device.next().await {
-            match question {
-                Question::Transfer(transfer) => self.begin(context, transfer, data, answer, permit),
-                Question::Look(look) => match self.look(look) {
-                    Ok(bytes) => answer.bytes(bytes),
-                    Err(number) => answer.error(number),
-                },
-                Question::Forget(nodes) => {
-                    nodes.into_iter().for_each(|(node, lookups)| self.files.forget(node, lookups));
-                    answer.none();
-                }
-                Question::Refused(number) => answer.error(Errno(number)),
-                Question::Done(bytes) => answer.bytes(bytes),
-                Question::End => break,
-            }
+        while let Some(asked) = device.next().await {
+            self.execute(context, asked);
         }
+        self.shards.until_ended().await;
         while self.in_flight.get() > 0 {
             self.one_ended.wait().await;
         }
+    }
+
+    /// Executes a request, or begins to.
+    pub(super) fn execute(self: &Rc<Self>, context: &Context, asked: Asked) {
+        let Asked { question, data, answer, held } = asked;
+        match question {
+            Question::Transfer(transfer) => self.begin(context, transfer, data, answer, held),
+            Question::Look(look) => match self.look(look) {
+                Ok(bytes) => answer.bytes(bytes),
+                Err(number) => answer.error(number),
+            },
+            Question::Forget(nodes) => {
+                nodes.into_iter().for_each(|(node, lookups)| self.files.forget(node, lookups));
+                answer.none();
+            }
+            Question::Refused(number) => answer.error(Errno(number)),
+            Question::Done(bytes) => answer.bytes(bytes),
+            // The device that has received it ends.
+            Question::End => answer.none(),
+        }
+    }
+
+    /// The volume of an open file, for requests on another thread; `None` if all of them have to
+    /// come here.
+    pub(super) fn direct(&self, handle: u64) -> Option<DirectExport> {
+        let file = self.files.opened(handle)?;
+        let direct = file.export.direct()?;
+        (!file.may_have_lost()).then_some(direct)
+    }
+
+    /// Data that another thread received.
+    pub(super) fn adopt(&self, data: MovedBuffer) -> Buffer {
+        self.buffers.adopt(data)
     }
 
     /// Answers a request that needs no drive.
@@ -126,6 +155,7 @@ impl Worker {
             Look::Seek { handle, offset, whence } => self.seek(handle, offset, whence).map(wire::place),
             Look::Close { handle } => {
                 self.files.close(handle);
+                self.shards.closed(handle);
                 Ok(Vec::new())
             }
         }
@@ -140,9 +170,9 @@ impl Worker {
         transfer: Transfer,
         data: Option<Buffer>,
         answer: Answer,
-        permit: SemaphorePermit,
+        held: Held,
     ) {
-        let in_flight = InFlight::begin(self, permit);
+        let in_flight = InFlight::begin(self, held);
         let _task = match transfer {
             Transfer::Read { handle, offset, length } => context.spawn(async move {
                 match in_flight.worker.read(handle, offset, length).await {

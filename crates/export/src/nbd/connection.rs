@@ -77,13 +77,16 @@ async fn transmit_somewhere<E: Exports>(
     client: ClientId,
     backend: LocalBackend<E::Export>,
 ) -> io::Result<()> {
+    let direct = if backend.losses.has_news() { None } else { backend.export.direct() };
     // Without a descriptor for it, the connection stays here.
-    let elsewhere =
-        server.shards.choose().and_then(|shard| Some((shard, transport.stream().hand_over().ok()?)));
+    let elsewhere = server
+        .shards
+        .choose(direct.as_ref())
+        .and_then(|shard| Some((shard, transport.stream().hand_over().ok()?)));
     if let Some((shard, stream)) = elsewhere {
         let (tls, received) = (transport.into_session(), inbox.rest());
         let (number, memory) = (server.number, server.line.group().clone());
-        let handed = Handed { number, stream, tls, received, terms, client, memory };
+        let handed = Handed { number, stream, tls, received, terms, client, memory, direct };
         return shard.serve(handed, Rc::new(backend)).await;
     }
     let connection = Transmission {

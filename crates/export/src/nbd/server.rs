@@ -236,15 +236,13 @@ impl<E: Exports> Server<E> {
         }))
     }
 
-    /// Serves connections on `cores` threads, this one included; each has an executor of its own.
-    ///
-    /// # Errors
-    /// The system's error if a thread or its ring cannot be made.
-    pub fn use_cores(&self, cores: usize) -> io::Result<()> {
+    /// Has connections served by the other threads of its context
+    /// ([`start_threads`](crate::start_threads)).
+    pub fn use_shards(&self) {
         let shared = &*self.0;
-        (1..cores).try_for_each(|_| {
-            shared.shards.add(&shared.context, shared.options.limits, shared.shutting_down.clone())
-        })
+        for thread in shared.context.shards() {
+            shared.shards.add(&shared.context, &thread, shared.options.limits, &shared.shutting_down);
+        }
     }
 
     /// The exports served.

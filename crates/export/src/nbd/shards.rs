@@ -20,14 +20,15 @@ use std::collections::HashMap;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
-use std::sync::mpsc;
-use std::thread;
+use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use stripewise_drive::{Answerer, Context, Delivery, JoinHandle, Port, link};
-use stripewise_runtime::{RealExecutor, become_io_flusher};
+use stripewise_pool::ArrayThread;
+use stripewise_runtime::Network;
 
 use crate::block::Export;
+use crate::direct::DirectExport;
 use crate::nbd::connection::backend::{Backend, LocalBackend};
 use crate::nbd::limits::Limits;
 use crate::nbd::shards::messages::{MovedOutcome, Remote, ToHome, ToShard};
@@ -43,12 +44,12 @@ pub(crate) struct Shards<X> {
 
 /// One of them, with the volumes of its connections.
 pub(crate) struct Shard<X> {
+    thread: Arc<dyn stripewise_drive::Shard>,
     port: Rc<Port<ToShard, ToHome>>,
     /// Volumes by number of the connection.
     connections: RefCell<HashMap<u64, Rc<LocalBackend<X>>>>,
     closing: Cell<bool>,
     serving: Cell<Option<JoinHandle<()>>>,
-    thread: Cell<Option<thread::JoinHandle<()>>>,
 }
 
 impl<X> Default for Shards<X> {
@@ -58,51 +59,50 @@ impl<X> Default for Shards<X> {
 }
 
 impl<X: Export> Shards<X> {
-    /// Starts one more thread.
-    ///
-    /// # Errors
-    /// The system's error if it cannot be started, or has no io_uring for it.
+    /// Adds a thread that serves connections: it runs an executor, and has entered the engine.
     pub(crate) fn add(
         &self,
         context: &Context,
+        thread: &Arc<dyn stripewise_drive::Shard>,
         limits: Limits,
-        shutting_down: ShuttingDown,
-    ) -> io::Result<()> {
+        shutting_down: &ShuttingDown,
+    ) {
         let (near, far) = link();
-        let (started, outcome) = mpsc::channel();
-        let name = format!("shard {}", self.all.borrow().len() + 1);
-        let thread = thread::Builder::new().name(name).spawn(move || {
-            // A client may be this machine's kernel, whose writeback then waits for this thread.
-            become_io_flusher();
-            let executor = match RealExecutor::new() {
-                Ok(executor) => executor,
-                Err(error) => return drop(started.send(Err(error))),
-            };
-            drop(started.send(Ok(())));
-            let (context, network) = (executor.context(), executor.network());
-            executor.block_on(remote::run(context, network, far, limits, shutting_down));
-        })?;
-        outcome.recv().map_err(|_| io::Error::other("its thread has ended"))??;
+        let mut far = Some(far);
+        let mut begin = || {
+            let (context, buffers) = ArrayThread::this();
+            let far = far.take().expect("it is visited once");
+            let network = Network::running();
+            drop(context.spawn(remote::run(
+                (context.clone(), buffers),
+                network,
+                far,
+                limits,
+                shutting_down.clone(),
+            )));
+        };
+        assert!(thread.visit(&mut begin), "a thread has ended on its own; its message is above");
         let shard = Rc::new(Shard {
+            thread: thread.clone(),
             port: near.open(context, Delivery::AtOnce),
             connections: RefCell::default(),
             closing: Cell::new(false),
             serving: Cell::new(None),
-            thread: Cell::new(Some(thread)),
         });
         self.all.borrow_mut().push(shard.clone());
         let (of_task, context_of_task) = (shard.clone(), context.clone());
         shard.serving.set(Some(context.spawn(async move { of_task.receive(&context_of_task).await })));
-        Ok(())
     }
 
-    /// The shard with the fewest connections; `None` if the home is the only one.
-    pub(crate) fn choose(&self) -> Option<Rc<Shard<X>>> {
+    /// The shard for a connection: of those with some of its volume, or of all, the one with the
+    /// fewest connections. `None` if the home is the only one.
+    pub(crate) fn choose(&self, direct: Option<&DirectExport>) -> Option<Rc<Shard<X>>> {
         let all = self.all.borrow();
-        all.iter().min_by_key(|shard| shard.connections.borrow().len()).cloned()
+        let has_some = |shard: &Shard<X>| direct.is_some_and(|direct| direct.volume.is_on(&shard.thread));
+        all.iter().min_by_key(|shard| (!has_some(shard), shard.connections.borrow().len())).cloned()
     }
 
-    /// Ends the threads; connections that are still served are cut.
+    /// Uses the threads no more; connections that are still served are cut.
     pub(crate) async fn close(&self) {
         let all = self.all.take();
         for shard in &all {
@@ -112,10 +112,6 @@ impl<X: Export> Shards<X> {
         for shard in &all {
             if let Some(serving) = shard.serving.take() {
                 serving.await;
-            }
-            if let Some(thread) = shard.thread.take() {
-                // A panic was reported by the thread itself.
-                let _ = thread.join();
             }
         }
     }

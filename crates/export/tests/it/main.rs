@@ -6,6 +6,7 @@ mod late_writes;
 mod members;
 mod members_on_threads;
 mod misbehaving;
+mod on_threads;
 mod programs;
 mod protocol;
 mod reopened;

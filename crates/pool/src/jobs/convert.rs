@@ -145,7 +145,7 @@ impl Inner {
             progress.total_bytes.set(zones.end_bytes() as f64);
             let parts: Parts = converting.parts().map(|part| (part, progress.clone())).collect();
             self.jobs.begin(&self.jobs.converting, parts.clone());
-            io.until_ranges_are_held().await;
+            io.until_ranges_are_held(&self.context).await;
             let nothing = || std::future::ready(Ok(()));
             let copying = Copying { pool: self, converting, zones, progress, parts };
             watched(&self.context, &copying.parts, copying.run(), SECOND_NS, nothing).await?;

@@ -158,6 +158,14 @@ impl Pool {
 }
 
 impl Inner {
+    /// Refuses a drive that not all threads with arrays of the pool can open.
+    pub(crate) fn check_threads(&self, drive: &Rc<dyn Drive>) -> Result<(), PoolError> {
+        if self.options.member.threads == 1 || drive.for_another_thread().is_some() {
+            return Ok(());
+        }
+        Err(PoolError::OneThreadDrive { pool: self.name(), drive: drive.info().label.to_string() })
+    }
+
     /// Refuses a drive that is too small for the place of one that is out.
     fn check_takes_place(&self, old: u32, new: (&str, u64)) -> Result<(), PoolError> {
         let (manifest, books) = (self.manifest.borrow(), self.space.borrow().clone());
@@ -280,6 +288,7 @@ impl Inner {
             }
             manifest.slab_bytes
         };
+        self.check_threads(drive)?;
         addresses::refuse_too_large(&label, info.capacity_bytes)?;
         if addresses::slab_count(info.capacity_bytes, slab_bytes) == 0 {
             let capacity_bytes = info.capacity_bytes;

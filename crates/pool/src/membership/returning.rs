@@ -121,6 +121,7 @@ impl Inner {
                     return Err(PoolError::DriveStanding { drive: label, what: what.to_owned() });
                 }
             };
+        self.check_threads(&drive)?;
         let sessions = superblock.sessions.clone();
         let manifest = self.manifest.borrow().own_words(self.pool_id, record, &label, *superblock)?;
         if is_cut(&drive, Some(record)) {

@@ -93,7 +93,15 @@ impl RequestCounts {
         self.by_latency.iter().sum()
     }
 
-    fn count(&mut self, took_ns: u64, bytes: u64) {
+    /// Adds counters of other requests.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.by_latency.iter_mut().zip(more.by_latency).for_each(|(sum, more)| *sum += more);
+        self.total_ns = self.total_ns.saturating_add(more.total_ns);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.failed += more.failed;
+    }
+
+    pub(crate) fn count(&mut self, took_ns: u64, bytes: u64) {
         let step = LATENCY_STEPS_NS.partition_point(|&end_ns| end_ns < took_ns);
         self.by_latency[step] += 1;
         self.total_ns = self.total_ns.saturating_add(took_ns);

@@ -6,10 +6,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
-use stripewise_drive::Buffer;
+use stripewise_drive::{Buffer, Context};
 
 use crate::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
 use crate::volume::Volume;
+use crate::volume::direct::DirectGate;
 use crate::volume::log::LogArray;
 use crate::volume::sliced::Sliced;
 use crate::volume::volume_array::VolumeArray;
@@ -24,6 +25,8 @@ pub(crate) struct VolumeIo {
     zones: RefCell<Option<Rc<Zones>>>,
     writes: WriteEpochs,
     pub load: LoadCounter,
+    /// Requests of other threads.
+    pub direct: DirectGate,
 }
 
 impl Volume {
@@ -162,6 +165,7 @@ impl Volume {
 
     /// Waits until every write now in flight has ended.
     pub(crate) async fn until_writes_ended(&self) {
+        let _none_new = self.hold_direct().await;
         self.io.until_writes_ended().await;
     }
 
@@ -212,6 +216,7 @@ impl VolumeIo {
             zones: RefCell::default(),
             writes: WriteEpochs::default(),
             load: LoadCounter::default(),
+            direct: DirectGate::default(),
         })
     }
 
@@ -235,12 +240,15 @@ impl VolumeIo {
         if zones.committed.get() > 0 {
             *self.array.borrow_mut() = VolumeArray::InPlace(zones.new.clone());
             self.begin_between(zones.old.clone(), 0, zones.committed.get());
+        } else {
+            self.direct.begin_again();
         }
     }
 
     fn begin_between(&self, new: Sliced, committed: u64, end_bytes: u64) {
         let old = self.array.borrow().in_place().expect("only volumes in place are converted").clone();
         self.writes.turn();
+        self.direct.end();
         *self.zones.borrow_mut() = Some(Rc::new(Zones::new(old, new, committed, end_bytes)));
     }
 
@@ -249,6 +257,7 @@ impl VolumeIo {
         if let Some(zones) = self.zones.take() {
             zones.new.take_over_refusals(&zones.old);
             *self.array.borrow_mut() = VolumeArray::InPlace(zones.new.clone());
+            self.direct.begin_again();
         }
     }
 
@@ -274,8 +283,9 @@ impl VolumeIo {
     }
 
     /// Ends when all writes hold their ranges.
-    pub(crate) async fn until_ranges_are_held(&self) {
+    pub(crate) async fn until_ranges_are_held(&self, context: &Context) {
         self.writes.until_earlier_ended().await;
+        self.direct.until_empty(context).await;
     }
 
     /// Waits until every write now in flight has ended.
@@ -287,10 +297,12 @@ impl VolumeIo {
     /// Load of the volume with this name, whose state this is.
     pub(crate) fn load_of(&self, volume: &str) -> VolumeLoad {
         let fills = self.arrays().into_iter().filter_map(|array| array.journal_fill());
+        let mut requests = self.load.requests();
+        self.direct.add_load(&mut requests);
         VolumeLoad {
             volume: volume.to_owned(),
-            in_flight: self.load.in_flight(),
-            requests: self.load.requests(),
+            in_flight: self.load.in_flight() + self.direct.in_flight(),
+            requests,
             journal: fills.reduce(|sum, fill| (sum.0 + fill.0, sum.1 + fill.1)),
         }
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod conversion;
 pub(crate) mod conversion_room;
+pub(crate) mod direct;
 pub(crate) mod drive;
 pub(crate) mod io;
 pub(crate) mod log;

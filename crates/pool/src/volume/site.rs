@@ -2,8 +2,8 @@
 //!
 //! What goes there can be sent: places, and drives named by their labels. There the labels are
 //! resolved to queues, and the array gets the clock, the buffers and the way to the pool that
-//! belong to the shard. In real time there is one shard, that of the pool. In virtual time arrays
-//! are spread over several ([`DrawnShards`]).
+//! belong to the shard. In real time the shards are threads of the process, if all drives of the
+//! pool can be opened on each; in virtual time they are groups of tasks ([`DrawnShards`]).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -11,9 +11,10 @@ use std::rc::{Rc, Weak};
 
 use stripewise_drive::{BufferPool, Context, SplitMix64};
 
+use crate::session::{Session, ShardGate};
 use crate::volume::shadow::Shadow;
 use crate::volume::thin::PoolHost;
-use crate::{DrawnShards, Inner};
+use crate::{DrawnShards, Inner, PoolOptions};
 use stripewise_array::{
     Array, ArrayError, ArrayHandle, ArrayHost, ArrayInit, ArrayOptions, Member, MemberLabel, PoolSite,
     ShardLink,
@@ -31,18 +32,33 @@ pub(crate) struct ArraySites {
 }
 
 impl ArraySites {
+    /// With links to the threads of `context`, or to shards of virtual time.
     pub(crate) fn new(
         context: &Context,
         buffers: &BufferPool,
-        drawn: Option<DrawnShards>,
+        options: &PoolOptions,
         pool: &Weak<Inner>,
-    ) -> Self {
-        let DrawnShards { shards, seed } = drawn.unwrap_or_default();
+    ) -> Rc<Self> {
+        let mut links = Vec::new();
+        if options.member.threads > 1 {
+            let open = |shard| ShardLink::open(context, buffers, shard, PoolHost::of(pool));
+            links.extend(context.shards().iter().map(open));
+        }
+        let DrawnShards { shards, seed } = options.drawn_shards.unwrap_or_default();
         let mut random = SplitMix64::new(seed);
-        let mut link = || ShardLink::drawn(context, buffers, random.next_u64(), PoolHost::of(pool));
-        let links = (1..shards).map(|_| link()).collect();
-        // A pool with one volume has it elsewhere as well.
-        Self { links, arrays: Cell::new(seed as usize % shards) }
+        let mut drawn = || ShardLink::drawn(context, buffers, random.next_u64(), PoolHost::of(pool));
+        links.extend((1..shards).map(|_| drawn()));
+        // A pool with one volume has it elsewhere: its listeners and jobs are on the home.
+        let first = options.drawn_shards.map_or(1, |_| seed as usize);
+        Rc::new(Self { arrays: Cell::new(first % (links.len() + 1)), links })
+    }
+
+    /// Opens a drive for the arrays of all threads; `session` has the state of its gates.
+    pub(crate) fn open_member(&self, member: &Member, session: &Session) {
+        for link in &self.links {
+            let state = session.state().clone();
+            link.open_member(member, move |context, host| ShardGate::new(state, context, host));
+        }
     }
 
     /// The way to the shard of the next array; `None`: the home.

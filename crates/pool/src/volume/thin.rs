@@ -68,6 +68,14 @@ impl Inner {
                     false => Err(PoolError::LossesFull { pool: self.name() }),
                 }
             }
+            HostRequest::CheckSession => {
+                self.session.look_for_gate().await;
+                Ok(())
+            }
+            HostRequest::KeepSession => {
+                self.session.keep();
+                Ok(())
+            }
             HostRequest::AllocateRows { first_row, rows } => self.allocate_rows(part, first_row, rows).await,
         }
     }

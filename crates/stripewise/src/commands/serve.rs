@@ -21,13 +21,14 @@ use stripewise_control::daemon::listeners::open_nbd;
 use stripewise_control::daemon::mounting::kept;
 use stripewise_control::daemon::mounting::{free_folder, mount_fuse, unmount_fuse};
 use stripewise_control::daemon::serving::{
-    END_WITHIN_SECONDS, adopt, close_all, give_memory_back, in_time, open_all, wanted_pools,
+    END_WITHIN_SECONDS, adopt, close_all, give_memory_back, in_time, open_all, start_cores, wanted_pools,
 };
 use stripewise_control::daemon::socket::ControlSocket;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::reconnect::reconnect;
 use stripewise_control::pools::session::Session;
 use stripewise_control::report::counted;
+use stripewise_export::MAX_THREADS;
 use stripewise_export::budget::Budget;
 use stripewise_export::fuse::{FuseMount, Tree};
 
@@ -71,6 +72,12 @@ pub(crate) struct Options {
     /// drive's own limit, else 60]
     #[arg(long, value_name = "DEGREES", value_parser = clap::value_parser!(i64).range(1..=150))]
     max_temperature: Option<i64>,
+    /// Threads that serve volumes and connections. With 1, all is done by one. Volumes on drives
+    /// that one thread alone can use (those of other hosts, volumes of other pools, paced files)
+    /// stay on the first
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
+    cores: u64,
     #[command(flatten)]
     log: LogOptions,
 }
@@ -96,6 +103,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     // Comes first, so that the locks of the pools name the socket.
     let control = ControlSocket::open(app).await?;
     let budget = Budget::new(options.nbd.memory.0);
+    start_cores(app, options.cores as usize)?;
     let context = app.executor()?.context();
     drop(context.spawn(give_memory_back(context.clone(), budget.clone())));
     let http = Http::open(&options.http, &budget, app).await?;

@@ -8,6 +8,7 @@ use stripewise_drive::{BufferPool, MovedBuffer};
 use stripewise_runtime::HandedStream;
 
 use crate::client_id::ClientId;
+use crate::direct::DirectExport;
 use crate::nbd::transport::tls::HandedSession;
 use crate::nbd::wire::errors::Failure;
 use crate::nbd::wire::negotiation::Terms;
@@ -52,6 +53,8 @@ pub(crate) struct Handed {
     pub client: ClientId,
     /// Memory of its listener.
     pub memory: Group,
+    /// The volume's arrays on the shard, for its requests.
+    pub direct: Option<DirectExport>,
 }
 
 /// An [`Outcome`] between threads.

@@ -13,6 +13,7 @@ use stripewise_runtime::Network;
 
 use crate::block::Ending;
 use crate::budget::Line;
+use crate::direct::DirectExport;
 use crate::nbd::connection::backend::Backend;
 use crate::nbd::connection::transmission::{Transmission, transmit};
 use crate::nbd::limits::Limits;
@@ -26,9 +27,6 @@ use crate::nbd::wire::protocol::ESHUTDOWN;
 use crate::nbd::wire::replies::Outcome;
 use crate::nbd::wire::requests::{Command, Request, Rules};
 use crate::shares::Group;
-
-/// Memory for payloads and answers that is kept for reuse, bytes.
-const KEPT_BYTES: usize = 32 << 20;
 
 type HomePort = Port<ToHome, ToShard>;
 
@@ -47,7 +45,7 @@ struct Remotes {
 
 /// Serves connections until the home closes the link.
 pub(super) async fn run(
-    context: Context,
+    (context, buffers): (Context, BufferPool),
     network: Network,
     link: HalfPort<ToHome, ToShard>,
     limits: Limits,
@@ -60,7 +58,7 @@ pub(super) async fn run(
         limits,
         shutting_down,
         port: port.clone(),
-        buffers: BufferPool::new(KEPT_BYTES),
+        buffers,
         lines: RefCell::default(),
         endings: RefCell::default(),
     });
@@ -86,11 +84,12 @@ pub(super) async fn run(
         });
     };
     port.serve(noted, called).await;
+    port.close();
 }
 
 impl Remotes {
     async fn serve(&self, handed: Handed, ending: Rc<Ending>) -> io::Result<()> {
-        let Handed { number, stream, tls, received, terms, client, memory } = handed;
+        let Handed { number, stream, tls, received, terms, client, memory, direct } = handed;
         let stream = Rc::new(self.network.take_over(stream));
         let transport = match tls {
             None => Transport::Plain(stream),
@@ -106,7 +105,9 @@ impl Remotes {
             memory: self.line(memory).client(&client),
         };
         let (port, buffers) = (self.port.clone(), self.buffers.clone());
-        transmit(connection, RemoteBackend { port, connection: number, terms, buffers, ending }).await
+        let context = self.context.clone();
+        let backend = RemoteBackend { context, port, connection: number, terms, buffers, ending, direct };
+        transmit(connection, backend).await
     }
 
     fn line(&self, of: Group) -> Rc<Line> {
@@ -120,13 +121,39 @@ impl Remotes {
     }
 }
 
-/// A volume of the home.
+/// A volume of the home, which may have arrays on this thread.
 struct RemoteBackend {
+    context: Context,
     port: Rc<HomePort>,
     connection: u64,
     terms: Terms,
     buffers: BufferPool,
     ending: Rc<Ending>,
+    direct: Option<DirectExport>,
+}
+
+impl RemoteBackend {
+    /// Executes a read or write on this thread; `None` if it has to go to the home.
+    async fn execute_here(
+        &self,
+        request: &Request,
+        command: Command,
+        payload: Option<&Buffer>,
+    ) -> Option<Outcome> {
+        let direct = self.direct.as_ref()?;
+        match (command, payload) {
+            (Command::Read, _) => {
+                let (length, finds_holes) = (request.length as usize, self.terms.structured);
+                let read = direct.read(&self.context, request.offset, length, finds_holes).await?;
+                Some(read.map_or(Outcome::Hole, Outcome::Data))
+            }
+            (Command::Write { fua: false }, Some(payload)) => {
+                let written = direct.write(&self.context, request.offset, payload.clone()).await;
+                written.then_some(Outcome::Done)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Backend for RemoteBackend {
@@ -145,6 +172,9 @@ impl Backend for RemoteBackend {
     }
 
     async fn execute(&self, request: Request, command: Command, payload: Option<Buffer>) -> Outcome {
+        if let Some(outcome) = self.execute_here(&request, command, payload.as_ref()).await {
+            return outcome;
+        }
         let memory = match payload {
             Some(payload) => Some(payload.into_moved()),
             None if command == Command::Read => self.buffers.spare(request.transfer_bytes() as usize),

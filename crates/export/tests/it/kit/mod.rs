@@ -12,6 +12,7 @@ use stripewise_drive::{BufferPool, Context, Drive, FaultyDrive, MemoryDrive};
 use stripewise_export::PoolExports;
 use stripewise_export::budget::Budget;
 use stripewise_export::nbd::{Limits, Rule, Server, ServerOptions, Tls, TlsPolicy};
+use stripewise_export::start_threads;
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{OpenMode, Pool, PoolSpec, VolumeSpec};
 use stripewise_runtime::{OWNER_ONLY, RealExecutor};
@@ -196,6 +197,7 @@ fn run(
     ready: &mpsc::Sender<u16>,
 ) -> bool {
     let executor = RealExecutor::new().expect("io_uring");
+    start_threads(&executor, wanted.cores).expect("threads");
     let (context, buffers) = (executor.context(), BufferPool::new(64 << 20));
     executor.block_on(async {
         let drives = memory_drives(wanted.drives, wanted.drive_mib);
@@ -225,7 +227,7 @@ fn run(
             notices: Box::new(move |notice| tell(&notice.to_string())),
         };
         let server = Server::new(&context, exports, options);
-        server.use_cores(wanted.cores).expect("threads");
+        server.use_shards();
         let network = executor.network();
         server.listen(network.listen_unix(socket, OWNER_ONLY).expect("listens"));
         let mut port = 0;

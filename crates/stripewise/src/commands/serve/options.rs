@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use stripewise_control::daemon::alerts::{AlertWays, MailAddress, WebAddress};
-use stripewise_control::daemon::listeners::{MAX_CORES, NbdPlace, NbdSettings, VolumesFor};
+use stripewise_control::daemon::listeners::{NbdPlace, NbdSettings, VolumesFor};
 use stripewise_control::size::ByteSize;
 use stripewise_export::nbd::TlsPolicy;
 
@@ -38,11 +38,6 @@ pub(super) struct NbdOptions {
     /// at most a quarter and 32MiB, and every listener has 32MiB reserved
     #[arg(long = "connection-memory", value_name = "SIZE", default_value = "256MiB")]
     pub memory: ByteSize,
-    /// Threads that serve NBD connections. The volumes stay on the first; with 1 it also serves all
-    /// connections
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_CORES as u64))]
-    cores: u64,
     /// Encryption of NBD connections
     #[arg(long = "nbd-tls", value_enum, default_value = "required", requires = "certificate")]
     policy: PolicyChoice,
@@ -69,7 +64,6 @@ impl NbdOptions {
                 PolicyChoice::Required => TlsPolicy::Required,
                 PolicyChoice::Offered => TlsPolicy::Offered,
             },
-            cores: self.cores as usize,
         }
     }
 }
