@@ -22,10 +22,10 @@ mod ure;
 mod wishes;
 
 pub use defaults::{Assumed, FAILURE, HOURS_PER_YEAR};
-pub use estimate::{Estimate, Figure, Stop, estimate};
+pub use estimate::{Estimate, Figure, estimate};
 pub use law::{Law, LawError};
 pub use rebuild::{PredictedRebuild, predicted_rebuild};
-pub use rounds::{Rounds, run_blocks};
+pub use rounds::{Rounds, Stop, run_blocks};
 pub use structure::{Group, Stacked, Structure};
 pub use tally::Sums;
 pub use ure::{BitErrors, RebuildErrors, chance, chance_per_year, percent};

@@ -2,37 +2,9 @@
 
 use serde::Serialize;
 
-use super::rounds::{Rounds, run_blocks};
+use super::rounds::{Rounds, Stop, run_blocks};
 use super::tally::{Of, Sums};
 use super::{HOURS_PER_YEAR, Question, QuestionError};
-
-/// Stop condition of an estimate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stop {
-    /// Wanted half-width of the 95 % interval, relative to the estimate.
-    pub precision: f64,
-    /// Precision to reach as long as that takes no more than `easy_drive_years`; afterwards a lower
-    /// one suffices.
-    pub fine_precision: f64,
-    /// Maximum drive-years simulated for the finer interval.
-    pub easy_drive_years: f64,
-    /// Maximum number of trials.
-    pub most_trials: u64,
-    /// Number of threads; default: those of the process. It does not change the answer.
-    pub threads: Option<usize>,
-}
-
-impl Default for Stop {
-    fn default() -> Self {
-        Self {
-            precision: 0.05,
-            fine_precision: 0.003,
-            easy_drive_years: 5e7,
-            most_trials: 100_000_000,
-            threads: None,
-        }
-    }
-}
 
 /// A figure with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::path::{Plan, Workspace};
 use super::tally::{Of, Sums};
-use super::{HOURS_PER_YEAR, Question, QuestionError, Stop};
+use super::{HOURS_PER_YEAR, Question, QuestionError};
 
 const TRIALS_PER_BLOCK: u64 = 512;
 /// The first round; later ones double what there is.
@@ -18,6 +18,34 @@ const FIRST_BLOCKS: u64 = 8;
 const FIRST_COARSE_BLOCKS: u64 = 2;
 /// Precision that is coarse.
 const COARSE: f64 = 0.15;
+
+/// Stop condition of an estimate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stop {
+    /// Wanted half-width of the 95 % interval, relative to the estimate.
+    pub precision: f64,
+    /// Precision to reach as long as that takes no more than `easy_drive_years`; afterwards a lower
+    /// one suffices.
+    pub fine_precision: f64,
+    /// Maximum drive-years simulated for the finer interval.
+    pub easy_drive_years: f64,
+    /// Maximum number of trials.
+    pub most_trials: u64,
+    /// Number of threads; default: those of the process. It does not change the answer.
+    pub threads: Option<usize>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self {
+            precision: 0.05,
+            fine_precision: 0.003,
+            easy_drive_years: 5e7,
+            most_trials: 100_000_000,
+            threads: None,
+        }
+    }
+}
 
 /// Rounds of blocks that were made, and the next one.
 #[derive(Clone, Debug)]
