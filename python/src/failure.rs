@@ -36,6 +36,11 @@ impl From<Failure> for PyErr {
     }
 }
 
+/// The end of work whose caller has gone; the caller has the interrupt itself.
+pub(crate) fn interrupted() -> Failure {
+    Failure::other("interrupted", "")
+}
+
 /// A document as JSON.
 pub(crate) fn json(document: &impl serde::Serialize) -> Result<String> {
     serde_json::to_string(document)

@@ -10,7 +10,7 @@ use stripewise_lab::paired::compare_runs;
 use stripewise_lab::record::{Latencies, MeasurementRecord, Operation, RunRecord};
 use stripewise_lab::store::{ListedRun, Sample, Second, Store, StoreError};
 
-use crate::failure::{Failure, Result, json};
+use crate::failure::{Failure, Result, interrupted, json};
 use crate::table::{Column, PyTable};
 use crate::work;
 
@@ -144,7 +144,7 @@ impl<T: Send + 'static> Rows<T> {
             let mut all = Vec::new();
             for (run, record) in runs.iter().enumerate() {
                 if !progress.note(run as u64, runs.len() as u64) {
-                    return Err(Failure::other("interrupted", ""));
+                    return Err(interrupted());
                 }
                 for (figure, measurement) in record.measurements.iter().enumerate() {
                     let kept = store.samples(&record.run, figure).map_err(|error| failure(&error))?;

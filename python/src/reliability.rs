@@ -5,13 +5,14 @@ use serde::Serialize;
 use stripewise_layout::{LayoutError, LayoutSpec};
 use stripewise_model::advise::Kind;
 use stripewise_model::reliability::{
-    Asked as Question, BitErrors, Estimate, Law, PredictedRebuild, RebuildErrors, Repairs, Spares, Stop,
-    WishError, Wishes, estimate, notation, predicted_rebuild,
+    Asked as Question, BitErrors, Estimate, Law, PredictedRebuild, RebuildErrors, Repairs, Rounds, Spares,
+    Stop, WishError, Wishes, notation, predicted_rebuild, run_blocks,
 };
 
 use crate::advise::one_kind;
-use crate::failure::{Failure, Result, json};
+use crate::failure::{Failure, Result, interrupted, json};
 use crate::loads;
+use crate::sweep::pool;
 use crate::work::{self, Progress};
 
 /// Smaller drives have no modelled rebuild.
@@ -84,15 +85,29 @@ pub(crate) fn reliability(py: Python<'_>, request: Request, progress: Option<Py<
 }
 
 fn answer(request: &Request, progress: &Progress) -> Result<String> {
-    let (asked, stop) = (Asked::of(request)?, stop(request)?);
-    let note = &mut |trials, expected| progress.note(trials, expected);
-    let run = |question: &Question, note: &mut dyn FnMut(u64, u64) -> bool| {
-        estimate(&question.question, question.bytes_per_group, request.seed, &stop, note)
-            .map_err(|error| failure(error.into()))
-    };
-    let found = run(&asked.asked, note)?;
-    let field = asked.field.as_ref().map(|field| run(field, &mut |_, _| true)).transpose()?;
+    let asked = Asked::of(request)?;
+    let found = estimate(&asked.asked, request, progress)?;
+    let field = asked.field.as_ref().map(|field| estimate(field, request, progress)).transpose()?;
     asked.document(request, found, field)
+}
+
+/// The rounds of an estimate. A round may take long, so an interrupt ends it after the blocks that
+/// were begun.
+fn estimate(asked: &Question, request: &Request, progress: &Progress) -> Result<Estimate> {
+    let mut rounds = Rounds::new(&asked.question, &stop(request)?).map_err(|error| failure(error.into()))?;
+    let pool = request.threads.map(pool).transpose()?;
+    while let Some(blocks) = rounds.next_blocks() {
+        let go_on = || progress.note(rounds.trials(), rounds.expected_trials());
+        let trials =
+            || run_blocks(&asked.question, asked.bytes_per_group, request.seed, blocks.clone(), &go_on);
+        let round = match &pool {
+            None => trials(),
+            Some(pool) => pool.install(trials),
+        };
+        rounds.add(round.map_err(|error| failure(error.into()))?.ok_or_else(interrupted)?);
+        progress.note(rounds.trials(), rounds.expected_trials());
+    }
+    Ok(rounds.answer(&asked.question))
 }
 
 /// The questions of a request.

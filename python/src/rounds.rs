@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use stripewise_model::reliability::{Rounds, Sums, run_blocks};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, interrupted};
 use crate::reliability::{Asked, Request, failure, stop};
 use crate::work;
 
@@ -40,13 +40,12 @@ pub(crate) fn reliability_blocks(
         let asked = asked(&request)?;
         let question = asked.question(is_field).ok_or_else(no_question)?;
         let mut all = Vec::new();
+        // One after the other: a task has one processor.
         for block in range.0..range.1 {
-            let sums =
-                run_blocks(&question.question, question.bytes_per_group, request.seed, block..block + 1);
-            all.extend(sums.map_err(|error| failure(error.into()))?);
-            if !progress.step(range.1 - range.0) {
-                return Err(Failure::other("interrupted", ""));
-            }
+            let go_on = || progress.step(range.1 - range.0);
+            let (question, bytes) = (&question.question, question.bytes_per_group);
+            let sums = run_blocks(question, bytes, request.seed, block..block + 1, &go_on);
+            all.extend(sums.map_err(|error| failure(error.into()))?.ok_or_else(interrupted)?);
         }
         Ok(all)
     })?;

@@ -6,7 +6,7 @@ use stripewise_model::sweep::{Point, Sweep};
 use stripewise_model::system::{Configuration, Over};
 
 use crate::catalogue::{BUILT_IN, failure};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, interrupted};
 use crate::loads;
 use crate::table::{Column, PyTable};
 use crate::work;
@@ -55,12 +55,13 @@ pub(crate) fn sweep(
             None => run(),
             Some(threads) => pool(threads)?.install(run),
         };
-        points.ok_or_else(|| Failure::other("interrupted", ""))
+        points.ok_or_else(interrupted)
     })?;
     Ok(table(&points))
 }
 
-fn pool(threads: usize) -> Result<rayon::ThreadPool> {
+/// Threads of a call.
+pub(crate) fn pool(threads: usize) -> Result<rayon::ThreadPool> {
     loads::at_least_one("threads", threads)?;
     rayon::ThreadPoolBuilder::new()
         .num_threads(threads)

@@ -60,12 +60,12 @@ pub fn estimate(
     };
     let mut rounds = Rounds::new(question, stop)?;
     while let Some(blocks) = rounds.next_blocks() {
-        let trials = || run_blocks(question, bytes_per_group, seed, blocks);
+        let trials = || run_blocks(question, bytes_per_group, seed, blocks, &|| true);
         let round = match &pool {
             None => trials(),
             Some(pool) => pool.install(trials),
         };
-        rounds.add(round?);
+        rounds.add(round?.expect("nothing stops this round"));
         if rounds.next_blocks().is_some() && !progress(rounds.trials(), rounds.expected_trials()) {
             break;
         }

@@ -117,21 +117,26 @@ impl Rounds {
     }
 }
 
-/// Makes blocks of trials on the threads of the process; the sums of each.
+/// Makes blocks of trials on the threads of the process; the sums of each. `go_on` is called before
+/// each block and ends the work by returning false; the answer is `None` then.
 pub fn run_blocks(
     question: &Question,
     bytes_per_group: f64,
     seed: u64,
     blocks: Range<u64>,
-) -> Result<Vec<Sums>, QuestionError> {
+    go_on: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<Vec<Sums>>, QuestionError> {
     question.check()?;
     let plan = Plan::new(question, bytes_per_group);
     let block = |workspace: &mut Workspace, block: u64| {
+        if !go_on() {
+            return None;
+        }
         let mut sums = Sums::default();
         for trial in block * TRIALS_PER_BLOCK..(block + 1) * TRIALS_PER_BLOCK {
             sums.take(&plan.trial(workspace, seed, trial));
         }
-        sums
+        Some(sums)
     };
     Ok(blocks.into_par_iter().map_init(|| plan.workspace(), block).collect())
 }
