@@ -67,6 +67,9 @@ pub enum ArrayError {
         "the volume takes no writes: it was opened for reading only, or has lost more drives than its layout can spare"
     )]
     Protected,
+    /// A snapshot, which never changes.
+    #[error("a snapshot cannot be written")]
+    ReadOnly,
     /// There is no space left for a thin volume to grow into.
     #[error("no space left: {0}")]
     NoSpace(String),

@@ -99,6 +99,10 @@ pub struct LogFigures {
     pub live_blocks: u64,
     /// Blocks that clients may use.
     pub limit_blocks: u64,
+    /// Snapshots of the volume and its clones.
+    pub snapshots: u64,
+    /// Blocks that only snapshots see, at least: exact after a merge of everything.
+    pub snapshot_blocks: u64,
     /// Segments cleaned of late, as bytes of data per second.
     pub cleaned_bytes_per_s: u64,
 }

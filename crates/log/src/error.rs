@@ -43,6 +43,12 @@ pub enum LogError {
         /// The name.
         name: String,
     },
+    /// The snapshot was deleted since it was opened.
+    #[error("the snapshot was deleted")]
+    SnapshotGone,
+    /// Snapshots never change.
+    #[error("a snapshot cannot be written")]
+    ReadOnly,
     /// A snapshot of this name exists.
     #[error("there is a snapshot `{name}` already")]
     SnapshotExists {
@@ -55,9 +61,15 @@ pub enum LogError {
         /// The name.
         name: String,
     },
-    /// No more snapshots or clones can be numbered.
-    #[error("the log has as many snapshots and clones as it can number")]
-    TooManySnapshots,
+    /// The roots have no room, or no number, for another snapshot.
+    #[error("there is no room for another snapshot beside {snapshots}")]
+    TooManySnapshots {
+        /// Snapshots that there are.
+        snapshots: usize,
+    },
+    /// No more rollbacks or clones can be numbered.
+    #[error("the log has seen as many rollbacks and clones as it can number")]
+    TooManyBranches,
     /// The clone was deleted.
     #[error("the clone was deleted")]
     NoSuchClone,

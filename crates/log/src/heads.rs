@@ -6,6 +6,7 @@
 
 use crate::error::LogError;
 use crate::map::lineage::{Birth, Branches, Kept, LAST_EPOCH, View, branch_start};
+use crate::roots::codec::Version;
 
 /// Snapshots of a log.
 const MOST_SNAPSHOTS: usize = 4096;
@@ -28,6 +29,8 @@ pub(crate) struct Snapshot {
     pub(crate) head: u32,
     pub(crate) birth: Birth,
     pub(crate) capacity_blocks: u64,
+    /// When it was taken, milliseconds since 1970.
+    pub(crate) created_unix_ms: u64,
     pub(crate) name: String,
 }
 
@@ -41,6 +44,20 @@ pub(crate) struct HeadRoots {
     pub(crate) snapshots: Vec<Snapshot>,
 }
 
+impl HeadRoots {
+    /// Bytes that they take in the roots.
+    fn bytes(&self) -> u64 {
+        let mut numbers = 0;
+        self.put(Version::WithSnapshots, &mut |_| numbers += 1);
+        numbers * 8
+    }
+
+    /// True if there was never more than the volume in the log, or nothing of it is left.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.snapshots.is_empty() && self.heads.len() == 1 && self.forks.len() == 1
+    }
+}
+
 /// Heads and snapshots of an open log.
 pub(crate) struct Heads {
     branches: Branches,
@@ -49,11 +66,13 @@ pub(crate) struct Heads {
     snapshots: Vec<Snapshot>,
     /// Births that durable roots may still keep.
     fading: Vec<Birth>,
-    /// Snapshot that is in no roots yet.
-    pending: Option<Snapshot>,
+    /// Snapshots that are in no roots yet.
+    pending: Vec<Snapshot>,
     /// Head whose writes wait for a rollback.
     rolling_back: Option<u32>,
     kept: Kept,
+    /// The heads alone.
+    seen_by_heads: Kept,
 }
 
 impl Heads {
@@ -76,12 +95,13 @@ impl Heads {
         let heads = roots.heads.iter().map(|head| (head.clone(), branches.view(head.tip))).collect();
         let mut all = Self {
             kept: Kept::new(&branches, []),
+            seen_by_heads: Kept::new(&branches, []),
             branches,
             next_head: roots.next_head,
             heads,
             snapshots: roots.snapshots.clone(),
             fading: Vec::new(),
-            pending: None,
+            pending: Vec::new(),
             rolling_back: None,
         };
         all.changed();
@@ -103,6 +123,7 @@ impl Heads {
             *view = self.branches.view(head.tip);
         }
         let heads = self.heads.iter().map(|(head, _)| head.tip);
+        self.seen_by_heads = Kept::new(&self.branches, heads.clone());
         let snapshots = self.snapshots.iter().chain(&self.pending).map(|snapshot| snapshot.birth);
         let tips = heads.chain(snapshots).chain(self.fading.iter().copied());
         self.kept = Kept::new(&self.branches, tips);
@@ -111,6 +132,18 @@ impl Heads {
     /// Viewers whose versions are live.
     pub(crate) fn kept(&self) -> &Kept {
         &self.kept
+    }
+
+    /// Heads as viewers: what they do not see is kept for snapshots alone.
+    pub(crate) fn seen_by_heads(&self) -> &Kept {
+        &self.seen_by_heads
+    }
+
+    /// Bytes of the roots with what is being made.
+    pub(crate) fn roots_bytes(&self) -> u64 {
+        let mut roots = self.roots();
+        roots.snapshots.extend(self.pending.iter().cloned());
+        roots.bytes()
     }
 
     /// View of the only viewer; `None` if there are several.
@@ -160,39 +193,62 @@ impl Heads {
         found.ok_or_else(|| LogError::NoSuchSnapshot { name: name.into() })
     }
 
+    /// The snapshot of a birth, which no two have.
+    pub(crate) fn snapshot_of(&self, birth: Birth) -> Result<&Snapshot, LogError> {
+        self.snapshots.iter().find(|snapshot| snapshot.birth == birth).ok_or(LogError::SnapshotGone)
+    }
+
+    /// View of the snapshot of a birth.
+    pub(crate) fn view_of(&self, birth: Birth) -> Result<View, LogError> {
+        Ok(self.branches.view(self.snapshot_of(birth)?.birth))
+    }
+
     /// View of a snapshot.
     pub(crate) fn snapshot_view(&self, id: u32, name: &str) -> Result<View, LogError> {
         Ok(self.branches.view(self.snapshot(id, name)?.birth))
     }
 
-    /// Takes a snapshot of this instant. It is in no roots before [`Self::complete_snapshot`].
-    pub(crate) fn begin_snapshot(&mut self, id: u32, name: &str) -> Result<(), LogError> {
+    /// Takes a snapshot of this instant, in roots that have this much room for snapshots. It is in
+    /// no roots before [`Self::complete_snapshots`].
+    pub(crate) fn begin_snapshot(
+        &mut self,
+        id: u32,
+        name: &str,
+        created_unix_ms: u64,
+        room_bytes: u64,
+    ) -> Result<(), LogError> {
         let head = self.head(id)?.clone();
-        if self.snapshots(id).any(|snapshot| snapshot.name == name) {
+        let all = self.snapshots.iter().chain(&self.pending);
+        if all.clone().any(|snapshot| snapshot.head == id && snapshot.name == name) {
             return Err(LogError::SnapshotExists { name: name.into() });
         }
         if name.is_empty() || name.len() > LONGEST_NAME_BYTES {
             return Err(LogError::SnapshotName { name: name.into() });
         }
-        if self.snapshots.len() >= MOST_SNAPSHOTS || head.tip & LAST_EPOCH == LAST_EPOCH {
-            return Err(LogError::TooManySnapshots);
+        let snapshots = all.count();
+        if snapshots >= MOST_SNAPSHOTS || head.tip & LAST_EPOCH == LAST_EPOCH {
+            return Err(LogError::TooManySnapshots { snapshots });
         }
-        assert!(self.pending.is_none(), "one is made at a time");
         let Head { tip: birth, capacity_blocks, .. } = head;
-        self.pending = Some(Snapshot { head: id, birth, capacity_blocks, name: name.into() });
+        let new = Snapshot { head: id, birth, capacity_blocks, created_unix_ms, name: name.into() };
+        self.pending.push(new);
+        if self.roots_bytes() > room_bytes {
+            self.pending.pop();
+            return Err(LogError::TooManySnapshots { snapshots });
+        }
         self.set_tip(id, birth + 1);
         Ok(())
     }
 
-    /// Lets the next roots have the pending snapshot: its contents are durable.
-    pub(crate) fn complete_snapshot(&mut self) {
-        self.snapshots.extend(self.pending.take());
+    /// Lets the next roots have the pending snapshots: their contents are durable.
+    pub(crate) fn complete_snapshots(&mut self) {
+        self.snapshots.append(&mut self.pending);
         self.changed();
     }
 
-    /// Gives up the pending snapshot.
-    pub(crate) fn drop_snapshot(&mut self) {
-        self.pending = None;
+    /// Gives up the pending snapshots.
+    pub(crate) fn drop_snapshots(&mut self) {
+        self.pending.clear();
         self.changed();
     }
 
@@ -201,11 +257,13 @@ impl Heads {
         self.changed();
     }
 
-    /// Deletes a snapshot. Its versions are kept until [`Self::faded`].
-    pub(crate) fn delete_snapshot(&mut self, id: u32, name: &str) -> Result<(), LogError> {
-        let birth = self.snapshot(id, name)?.birth;
-        self.snapshots.retain(|snapshot| snapshot.head != id || snapshot.name != name);
-        self.fading.push(birth);
+    /// Deletes snapshots, all or none. Their versions are kept until [`Self::faded`].
+    pub(crate) fn delete_snapshots(&mut self, id: u32, names: &[String]) -> Result<(), LogError> {
+        for name in names {
+            self.snapshot(id, name)?;
+        }
+        let is_gone = |snapshot: &mut Snapshot| snapshot.head == id && names.contains(&snapshot.name);
+        self.fading.extend(self.snapshots.extract_if(.., is_gone).map(|snapshot| snapshot.birth));
         self.changed();
         Ok(())
     }
@@ -215,7 +273,7 @@ impl Heads {
     pub(crate) fn roll_back(&mut self, id: u32, name: &str) -> Result<(), LogError> {
         let birth = self.snapshot(id, name)?.birth;
         let left = self.head(id)?.tip;
-        let tip = self.branches.fork(birth).ok_or(LogError::TooManySnapshots)?;
+        let tip = self.branches.fork(birth).ok_or(LogError::TooManyBranches)?;
         self.fading.push(left);
         self.rolling_back = Some(id);
         self.set_tip(id, tip);
@@ -225,7 +283,7 @@ impl Heads {
     /// Adds a head with the contents of a snapshot.
     pub(crate) fn add_clone(&mut self, id: u32, name: &str) -> Result<u32, LogError> {
         let Snapshot { birth, capacity_blocks, .. } = *self.snapshot(id, name)?;
-        let tip = self.branches.fork(birth).ok_or(LogError::TooManySnapshots)?;
+        let tip = self.branches.fork(birth).ok_or(LogError::TooManyBranches)?;
         let new = self.next_head;
         self.next_head += 1;
         let view = self.branches.view(tip);

@@ -15,6 +15,7 @@ use crate::error::LogError;
 use crate::heads::Heads;
 use crate::map::Map;
 use crate::map::cache::PageCache;
+use crate::map::lineage::Birth;
 use crate::open_segment::OpenSegment;
 use crate::options::{Limits, LogOptions};
 use crate::plan::Plan;
@@ -50,12 +51,14 @@ pub struct LogInit {
     pub roots: Rc<dyn RootStore>,
 }
 
-/// A volume of a log. Copies of the handle share it.
+/// A volume of a log, or a snapshot of one. Copies of the handle share it.
 #[derive(Clone)]
 pub struct Log {
     pub(crate) core: Rc<Core>,
     /// The head that it reads and writes.
     pub(crate) head: u32,
+    /// The snapshot that it reads, by its birth.
+    pub(crate) snapshot: Option<Birth>,
 }
 
 impl Log {
@@ -162,7 +165,7 @@ impl Log {
             snapshot_turn: Semaphore::new(1),
             pass_turn: Semaphore::new(1),
         };
-        Ok(Self { core: Rc::new(core), head: 0 })
+        Ok(Self { core: Rc::new(core), head: 0, snapshot: None })
     }
 
     /// Starts the tasks in the background.
@@ -174,8 +177,12 @@ impl Log {
 
     /// Size of the volume, bytes.
     pub fn capacity_bytes(&self) -> u64 {
-        let state = self.core.state.borrow();
-        state.heads.head(self.head).map_or(0, |head| head.capacity_blocks * BLOCK_BYTES)
+        let heads = &self.core.state.borrow().heads;
+        let capacity_blocks = match self.snapshot {
+            None => heads.head(self.head).map(|head| head.capacity_blocks),
+            Some(birth) => heads.snapshot_of(birth).map(|snapshot| snapshot.capacity_blocks),
+        };
+        capacity_blocks.map_or(0, |blocks| blocks * BLOCK_BYTES)
     }
 
     /// Data that clients may store at the same time, bytes. A larger volume is overcommitted.
@@ -186,12 +193,19 @@ impl Log {
     /// Reads a range.
     pub async fn read(&self, offset_bytes: u64, length_bytes: usize) -> Result<Buffer, LogError> {
         let (lba, count) = self.blocks(offset_bytes, length_bytes as u64)?;
-        let view = self.core.state.borrow().heads.view(self.head)?.clone();
+        let view = {
+            let heads = &self.core.state.borrow().heads;
+            match self.snapshot {
+                None => heads.view(self.head)?.clone(),
+                Some(birth) => heads.view_of(birth)?,
+            }
+        };
         read(&self.core, &view, lba, count).await
     }
 
     /// Writes a range. Durable after a flush, or at once with `fua`.
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), LogError> {
+        self.check_writable()?;
         let (lba, _) = self.blocks(offset_bytes, data.len() as u64)?;
         write(&self.core, self.head, lba, &data).await?;
         if fua { flush(&self.core).await } else { Ok(()) }
@@ -204,6 +218,7 @@ impl Log {
         length_bytes: u64,
         fua: bool,
     ) -> Result<(), LogError> {
+        self.check_writable()?;
         let (lba, count) = self.blocks(offset_bytes, length_bytes)?;
         if count > 0 {
             discard(&self.core, self.head, lba, count).await?;
@@ -360,13 +375,33 @@ impl Log {
             repaired_blocks: self.core.drives.counters.get().repaired,
             live_blocks: state.usage.live(),
             limit_blocks: self.core.limits.client_blocks,
+            snapshots: state.heads.snapshot_count() as u64,
+            snapshot_blocks: match state.heads.snapshot_count() {
+                0 => 0,
+                _ => state.map.kept_for_snapshots(),
+            },
             cleaned_bytes_per_s: state.cleaning.per_second(self.core.context.now_ns()),
             ..state.figures
         }
     }
 
+    /// True for a snapshot, which never changes.
+    pub fn is_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    fn check_writable(&self) -> Result<(), LogError> {
+        if self.is_snapshot() { Err(LogError::ReadOnly) } else { Ok(()) }
+    }
+
     pub(crate) fn blocks(&self, offset_bytes: u64, length_bytes: u64) -> Result<(u64, u64), LogError> {
-        self.core.state.borrow().heads.head(self.head)?;
+        {
+            let heads = &self.core.state.borrow().heads;
+            match self.snapshot {
+                None => heads.head(self.head).map(drop)?,
+                Some(birth) => heads.snapshot_of(birth).map(drop)?,
+            }
+        }
         self.check_range(offset_bytes, length_bytes)?;
         if !offset_bytes.is_multiple_of(BLOCK_BYTES) || !length_bytes.is_multiple_of(BLOCK_BYTES) {
             return Err(LogError::Misaligned { offset_bytes, length_bytes });

@@ -20,10 +20,21 @@ const MOST_SEGMENT_BYTES: u64 = 64 << 20;
 const ENOUGH_SEGMENTS: u64 = 1024;
 /// Segments for which the usual size is given up.
 const MANY_SEGMENTS: u64 = 1 << 17;
-/// Bytes of roots beside those of the segments, at most.
-const FIXED_ROOTS_BYTES: u64 = 32 << 10;
+/// Bytes of roots for snapshots and all else that is not of segments: a share of the member...
+const MEMBER_BYTES_PER_ROOT_BYTE: u64 = 512;
+/// ... and at least as many. ...
+const LEAST_FIXED_ROOTS_BYTES: u64 = 32 << 10;
+/// The most suffices for as many snapshots as there can be, whatever their names.
+const MOST_FIXED_ROOTS_BYTES: u64 = 1 << 20;
 /// Bytes of roots per segment, at most: its use, and whether it is recent.
 const SEGMENT_ROOTS_BYTES: u64 = 40;
+/// Bytes of roots that are neither of segments nor of snapshots, at most.
+const OTHER_ROOTS_BYTES: u64 = 4 << 10;
+
+/// Bytes for snapshots and heads in roots that have this much room.
+pub(crate) fn head_room_bytes(room_bytes: u64, segments: u32) -> u64 {
+    room_bytes.saturating_sub(OTHER_ROOTS_BYTES + u64::from(segments) * SEGMENT_ROOTS_BYTES)
+}
 
 /// Sizes of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +58,9 @@ impl LogSizes {
             segment_bytes *= 2;
         }
         let segments = data_bytes / segment_bytes;
-        let slot_bytes = (FIXED_ROOTS_BYTES + segments * SEGMENT_ROOTS_BYTES).next_multiple_of(64 << 10);
+        let fixed_bytes = (member_bytes / MEMBER_BYTES_PER_ROOT_BYTE)
+            .clamp(LEAST_FIXED_ROOTS_BYTES, MOST_FIXED_ROOTS_BYTES);
+        let slot_bytes = (fixed_bytes + segments * SEGMENT_ROOTS_BYTES).next_multiple_of(64 << 10);
         Self { slot_bytes, segment_bytes }
     }
 
@@ -99,6 +112,12 @@ mod tests {
                 let roots = u64::from(segments.count) * 28 + 4096;
                 assert!(roots < sizes.slot_bytes, "{level} on 2^{shift}: {roots} {sizes:?}");
                 assert!(2 * sizes.slot_bytes < member_bytes / 50 || shift < 30, "{level} on 2^{shift}");
+                let heads = head_room_bytes(sizes.slot_bytes, segments.count);
+                let least = if shift < 30 { 200 } else { 4096 };
+                assert!(
+                    heads / 200 > least || shift < 30 && heads > 16 << 10,
+                    "{level} on 2^{shift}: {heads}"
+                );
             }
         }
     }

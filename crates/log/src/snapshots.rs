@@ -1,13 +1,10 @@
 //! Snapshots and clones of a log, as their users see them.
 
-use stripewise_drive::Buffer;
-
 use crate::error::LogError;
 use crate::log::Log;
 use crate::shape::BLOCK_BYTES;
 use crate::steps::diff::{LogChanges, diff};
-use crate::steps::read::read;
-use crate::steps::snapshot;
+use crate::steps::snapshot::{self, NewSnapshot};
 
 /// A snapshot of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,18 +13,27 @@ pub struct LogSnapshot {
     pub name: String,
     /// Size of the volume then, bytes.
     pub capacity_bytes: u64,
+    /// When it was taken, milliseconds since 1970.
+    pub created_unix_ms: u64,
 }
 
 impl Log {
-    /// Takes a snapshot: what was acknowledged when this is called. It is durable when this
-    /// returns.
-    pub async fn create_snapshot(&self, name: &str) -> Result<(), LogError> {
-        snapshot::create(&self.core, self.head, name).await
+    /// Takes a snapshot of each of some volumes, all at one instant between this call and its
+    /// return. They are durable when it returns; of those of several logs, a power cut may leave a
+    /// part. Calls for several logs name them in the same order.
+    pub async fn create_snapshots(all: &[(Self, String)], created_unix_ms: u64) -> Result<(), LogError> {
+        let new = all.iter().map(|(log, name)| NewSnapshot {
+            core: &log.core,
+            head: log.head,
+            name,
+            created_unix_ms,
+        });
+        snapshot::create(&new.collect::<Vec<_>>()).await
     }
 
-    /// Deletes a snapshot. Clones of it stay.
-    pub async fn delete_snapshot(&self, name: &str) -> Result<(), LogError> {
-        snapshot::delete(&self.core, self.head, name).await
+    /// Deletes snapshots, all or none. Clones of them stay.
+    pub async fn delete_snapshots(&self, names: &[String]) -> Result<(), LogError> {
+        snapshot::delete(&self.core, self.head, names).await
     }
 
     /// The volume's snapshots, the oldest first.
@@ -36,32 +42,32 @@ impl Log {
         let snapshots = state.heads.snapshots(self.head).map(|snapshot| LogSnapshot {
             name: snapshot.name.clone(),
             capacity_bytes: snapshot.capacity_blocks * BLOCK_BYTES,
+            created_unix_ms: snapshot.created_unix_ms,
         });
         snapshots.collect()
     }
 
-    /// Reads a range of a snapshot.
-    pub async fn read_snapshot(
-        &self,
-        name: &str,
-        offset_bytes: u64,
-        length_bytes: usize,
-    ) -> Result<Buffer, LogError> {
-        let (lba, count) = self.blocks(offset_bytes, length_bytes as u64)?;
-        let view = self.core.state.borrow().heads.snapshot_view(self.head, name)?;
-        read(&self.core, &view, lba, count).await
+    /// A snapshot, to be read.
+    pub fn snapshot(&self, name: &str) -> Result<Self, LogError> {
+        let birth = self.core.state.borrow().heads.snapshot(self.head, name)?.birth;
+        Ok(Self { snapshot: Some(birth), ..self.clone() })
     }
 
-    /// Makes a snapshot's contents those of the volume. Snapshots stay, later ones too. Writes wait
-    /// until it is durable.
-    pub async fn roll_back(&self, name: &str) -> Result<(), LogError> {
-        snapshot::roll_back(&self.core, self.head, name).await
+    /// Number of the snapshot that this is, which no other of the log ever had.
+    pub fn snapshot_number(&self) -> Option<u32> {
+        self.snapshot
+    }
+
+    /// Makes a snapshot's contents those of the volume, and deletes these other snapshots, both or
+    /// neither. All others stay, later ones too. Writes wait until it is durable.
+    pub async fn roll_back(&self, name: &str, deleted: &[String]) -> Result<(), LogError> {
+        snapshot::roll_back(&self.core, self.head, name, deleted).await
     }
 
     /// Makes a volume with the contents of a snapshot, which shares all blocks with it.
     pub async fn clone_snapshot(&self, name: &str) -> Result<Self, LogError> {
         let head = snapshot::clone(&self.core, self.head, name).await?;
-        Ok(Self { core: self.core.clone(), head })
+        Ok(Self { head, ..self.clone() })
     }
 
     /// Number of this volume in its log: 0, or that of a clone.
@@ -77,7 +83,7 @@ impl Log {
     /// The volume of a number.
     pub fn volume(&self, number: u32) -> Result<Self, LogError> {
         self.core.state.borrow().heads.head(number)?;
-        Ok(Self { core: self.core.clone(), head: number })
+        Ok(Self { core: self.core.clone(), head: number, snapshot: None })
     }
 
     /// Deletes this clone with its snapshots. The first volume goes with its log.

@@ -6,6 +6,7 @@ use stripewise_layout::{LayoutError, Level};
 
 use crate::manifest::host_use::HostUse;
 use crate::manifest::ids::{DriveId, PoolId};
+use crate::manifest::snapshot_path::SnapshotPath;
 use stripewise_array::ArrayError;
 
 /// A pool operation that did not work. Nothing was changed unless the message says so.
@@ -15,7 +16,7 @@ pub enum PoolError {
     /// A name that cannot be one.
     #[error("{name:?} cannot be the name of a {what}: {why}")]
     BadName {
-        /// "pool" or "volume".
+        /// "pool", "volume" or "snapshot".
         what: &'static str,
         /// As it was given.
         name: String,
@@ -505,6 +506,60 @@ pub enum PoolError {
         volume: String,
         /// The work.
         task: LogTask,
+    },
+    /// Only logs have snapshots.
+    #[error("volume {volume} of pool {pool} is overwritten in place and has no snapshots")]
+    WithoutSnapshots {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
+    /// The snapshot is there already.
+    #[error("pool {pool} already has a snapshot {path}")]
+    SnapshotExists {
+        /// The pool.
+        pool: String,
+        /// Volume and snapshot.
+        path: SnapshotPath,
+    },
+    /// There is no such snapshot.
+    #[error("pool {pool} has no snapshot {path}")]
+    NoSuchSnapshot {
+        /// The pool.
+        pool: String,
+        /// Volume and snapshot.
+        path: SnapshotPath,
+        /// Names of the volume's snapshots, the oldest first.
+        known: Vec<String>,
+    },
+    /// The roots of a log have no room for another snapshot.
+    #[error("there is no room for another snapshot in pool {pool}: a volume has {snapshots}")]
+    TooManySnapshots {
+        /// The pool.
+        pool: String,
+        /// Snapshots of the volume.
+        snapshots: usize,
+    },
+    /// A rollback would leave snapshots of what is given up.
+    #[error("volume {} of pool {pool} has newer snapshots than {path}: {}", path.volume, newer.len())]
+    NewerSnapshots {
+        /// The pool.
+        pool: String,
+        /// The snapshot to roll back to.
+        path: SnapshotPath,
+        /// Names of the newer ones, the oldest first.
+        newer: Vec<String>,
+    },
+    /// The volume cannot be deleted while it has snapshots.
+    #[error("volume {} of pool {pool} has snapshots: {snapshots}, the oldest is {first}", first.volume)]
+    HasSnapshots {
+        /// The pool.
+        pool: String,
+        /// Number of snapshots.
+        snapshots: usize,
+        /// The oldest one.
+        first: SnapshotPath,
     },
     /// Seek-bound drives, on which a volume has one array.
     #[error(

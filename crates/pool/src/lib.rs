@@ -91,6 +91,7 @@ pub use manifest::events::{Event, EventKind};
 pub use manifest::host_use::{Host, HostUse};
 pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
 pub use manifest::slice_record::MOST_SLICES;
+pub use manifest::snapshot_path::SnapshotPath;
 pub use manifest::volume_record::{Pin, RESERVE_PERCENT, USUAL_RESERVE_PERCENT};
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
 pub use membership::new_identity::give_new_identity;
@@ -106,12 +107,14 @@ pub use status::{
     VolumeState,
 };
 pub use stripewise_array::{ArrayThread, PlaceFault, WrongPlace};
+pub use stripewise_log::{LogChange, LogChanges};
 pub use superblock::released::{PIECE_BYTES, erase, pieces, sampled_places};
 pub use volume::conversion::{ConversionPlan, layout_in_words};
 pub use volume::direct::{DirectHold, DirectVolume};
 pub use volume::drive::VolumeDrive;
 pub use volume::log::status::{LogStatus, OpenLog};
 pub use volume::make::VolumeSpec;
+pub use volume::snapshots::SnapshotInfo;
 pub use volume::{Closing, Volume};
 
 use jobs::Jobs;

@@ -51,6 +51,12 @@ impl Map {
         self.table.len() + self.frozen.as_ref().map_or(0, |table| table.len())
     }
 
+    /// Blocks that are kept for snapshots alone, as far as each part of the map shows.
+    pub(crate) fn kept_for_snapshots(&self) -> u64 {
+        let in_memory: u64 = self.tables().map(Table::older).sum();
+        in_memory + self.runs.iter().map(|run| run.root.kept).sum::<u64>()
+    }
+
     /// Moves the table out of the way of new entries.
     pub(crate) fn freeze(&mut self) -> Rc<Table> {
         assert!(self.frozen.is_none(), "one table is frozen at a time");

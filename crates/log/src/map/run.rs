@@ -27,6 +27,8 @@ pub(crate) struct RunRoot {
     pub(crate) entries: u64,
     /// Pages of entries.
     pub(crate) pages: u64,
+    /// Entries of blocks that only snapshots see, as far as this run shows.
+    pub(crate) kept: u64,
     /// CRC-32C of each page of fences.
     pub(crate) fence_crcs: Vec<u32>,
     /// Segments with their sequences, in the order of the pages.

@@ -29,6 +29,8 @@ pub(crate) struct Table {
     entries: BTreeMap<Key, Stored>,
     /// Entries that are late.
     late: usize,
+    /// Blocks that have a newer version here.
+    older: u64,
 }
 
 fn entry_of((&(lba, Reverse(birth)), stored): (&Key, &Stored)) -> Entry {
@@ -45,6 +47,16 @@ impl Table {
     /// True if some entry is late.
     pub(crate) fn has_late(&self) -> bool {
         self.late > 0
+    }
+
+    /// Blocks that have a newer version here, and are kept for a snapshot.
+    pub(crate) fn older(&self) -> u64 {
+        self.older
+    }
+
+    fn older_at(&self, lba: u64) -> u64 {
+        let older = self.versions(lba).skip(1).filter(|version| version.block().is_some());
+        older.count() as u64
     }
 
     /// Start of the range that a logical block lies in.
@@ -119,6 +131,12 @@ impl Table {
 
     /// Adds a version of a range that has versions, or of one that overlaps none.
     fn put_here(&mut self, entry: Entry, kept: &Kept, dead: &mut impl FnMut(Block)) {
+        self.older -= self.older_at(entry.lba);
+        self.put_version(entry, kept, dead);
+        self.older += self.older_at(entry.lba);
+    }
+
+    fn put_version(&mut self, entry: Entry, kept: &Kept, dead: &mut impl FnMut(Block)) {
         let replaced = self.insert(entry);
         replaced.and_then(|old| old.block()).into_iter().for_each(&mut *dead);
         let births: SmallVec<[Birth; 4]> = self.versions(entry.lba).map(|version| version.birth).collect();
@@ -127,7 +145,7 @@ impl Table {
         }
         for (birth, is_live) in births.iter().zip(kept.live(&births)) {
             if !is_live {
-                let old = self.remove(entry.lba, *birth);
+                let old = self.take(entry.lba, *birth);
                 old.and_then(|old| old.block()).into_iter().for_each(&mut *dead);
             }
         }
@@ -157,6 +175,13 @@ impl Table {
 
     /// Removes the version of a birth of the range that begins at a logical block.
     pub(crate) fn remove(&mut self, lba: u64, birth: Birth) -> Option<Entry> {
+        self.older -= self.older_at(lba);
+        let removed = self.take(lba, birth);
+        self.older += self.older_at(lba);
+        removed
+    }
+
+    fn take(&mut self, lba: u64, birth: Birth) -> Option<Entry> {
         let Stored { count, is_late, value } = self.entries.remove(&(lba, Reverse(birth)))?;
         self.late -= usize::from(is_late);
         Some(Entry { lba, count, birth, is_late, value })
@@ -246,6 +271,11 @@ pub(crate) mod tests {
                 ranges.windows(2).all(|pair| pair[0] == pair[1] || pair[0].1 <= pair[1].0),
                 "seed {seed}: ranges overlap"
             );
+            let older =
+                |(before, entry): (&Entry, &Entry)| entry.block().is_some() && before.lba == entry.lba;
+            let entries: Vec<Entry> = table.iter().collect();
+            let older = entries.iter().zip(&entries[1..]).filter(|pair| older(*pair)).count();
+            assert_eq!(table.older(), older as u64, "seed {seed}: blocks with newer versions");
             let left = table.iter().filter(|entry| entry.block().is_some()).count();
             assert_eq!(left + dead.len(), stored, "seed {seed}: each block is stored or dead");
         }

@@ -8,6 +8,17 @@ use crate::usage::{Content, Use};
 
 /// "SWLOGRT" and the version.
 const MAGIC: u64 = u64::from_le_bytes(*b"SWLOGRT\x01");
+/// The same where there are snapshots.
+const MAGIC_WITH_SNAPSHOTS: u64 = u64::from_le_bytes(*b"SWLOGRT\x02");
+
+/// Version of the roots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// Without the fields below.
+    Plain,
+    /// Snapshots have a time, and runs the number of blocks that are kept for snapshots alone.
+    WithSnapshots,
+}
 
 /// The state of a log at one instant.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,8 +82,12 @@ impl Roots {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut to = Vec::new();
         let mut put = |number: u64| to.extend(number.to_le_bytes());
+        let version = if self.heads.is_plain() { Version::Plain } else { Version::WithSnapshots };
         let heads = [
-            MAGIC,
+            match version {
+                Version::Plain => MAGIC,
+                Version::WithSnapshots => MAGIC_WITH_SNAPSHOTS,
+            },
             self.volume,
             self.segment_blocks,
             self.staged_through,
@@ -85,7 +100,7 @@ impl Roots {
         self.plan.iter().for_each(|&segment| put(u64::from(segment)));
         put(self.recent.len() as u64);
         self.recent.iter().flat_map(|&(sequence, segment)| [sequence, u64::from(segment)]).for_each(&mut put);
-        self.heads.put(&mut put);
+        self.heads.put(version, &mut put);
         let marks = self.rebuild.iter();
         put(marks.len() as u64);
         marks
@@ -95,6 +110,9 @@ impl Roots {
         for run in &self.runs {
             [run.id, run.entries, run.pages, run.fence_crcs.len() as u64].into_iter().for_each(&mut put);
             run.fence_crcs.iter().for_each(|&crc| put(u64::from(crc)));
+            if version == Version::WithSnapshots {
+                put(run.kept);
+            }
             put(run.segments.len() as u64);
             run.segments
                 .iter()
@@ -117,9 +135,11 @@ impl Roots {
             from.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("8 bytes")));
         let limit = from.len() / 8;
         let mut next = || numbers.next();
-        if next()? != MAGIC {
-            return None;
-        }
+        let version = match next()? {
+            MAGIC => Version::Plain,
+            MAGIC_WITH_SNAPSHOTS => Version::WithSnapshots,
+            _ => return None,
+        };
         let mut roots = Self {
             volume: next()?,
             segment_blocks: next()?,
@@ -137,7 +157,7 @@ impl Roots {
         for _ in 0..counted(next()?)? {
             roots.recent.push((next()?, short(next()?)?));
         }
-        roots.heads = HeadRoots::take(&mut next, limit)?;
+        roots.heads = HeadRoots::take(version, &mut next, limit)?;
         for _ in 0..counted(next()?)? {
             let (member, identity) = (next()? as usize, next()?);
             roots.rebuild = Some(RebuildMark { member, identity, below: short(next()?)?, before: next()? });
@@ -147,6 +167,9 @@ impl Roots {
             let mut run = RunRoot { id, entries, pages, ..RunRoot::default() };
             for _ in 0..counted(next()?)? {
                 run.fence_crcs.push(short(next()?)?);
+            }
+            if version == Version::WithSnapshots {
+                run.kept = next()?;
             }
             for _ in 0..counted(next()?)? {
                 run.segments.push((next()?, short(next()?)?));
@@ -176,7 +199,7 @@ impl Roots {
 }
 
 impl HeadRoots {
-    fn put(&self, put: &mut impl FnMut(u64)) {
+    pub(crate) fn put(&self, version: Version, put: &mut impl FnMut(u64)) {
         put(self.forks.len() as u64);
         self.forks.iter().for_each(|&fork| put(u64::from(fork)));
         put(u64::from(self.next_head));
@@ -186,8 +209,11 @@ impl HeadRoots {
         }
         put(self.snapshots.len() as u64);
         for snapshot in &self.snapshots {
-            let Snapshot { head, birth, capacity_blocks, name } = snapshot;
+            let Snapshot { head, birth, capacity_blocks, created_unix_ms, name } = snapshot;
             [u64::from(*head), u64::from(*birth), *capacity_blocks].into_iter().for_each(&mut *put);
+            if version == Version::WithSnapshots {
+                put(*created_unix_ms);
+            }
             put(name.len() as u64);
             for bytes in name.as_bytes().chunks(8) {
                 let mut word = [0; 8];
@@ -197,7 +223,7 @@ impl HeadRoots {
         }
     }
 
-    fn take(next: &mut impl FnMut() -> Option<u64>, limit: usize) -> Option<Self> {
+    fn take(version: Version, next: &mut impl FnMut() -> Option<u64>, limit: usize) -> Option<Self> {
         let mut heads = Self::default();
         let counted = |count: u64| usize::try_from(count).ok().filter(|&count| count <= limit);
         let short = |number: u64| u32::try_from(number).ok();
@@ -211,6 +237,7 @@ impl HeadRoots {
         }
         for _ in 0..counted(next()?)? {
             let (head, birth, capacity_blocks) = (short(next()?)?, short(next()?)?, next()?);
+            let created_unix_ms = if version == Version::WithSnapshots { next()? } else { 0 };
             let length = usize::try_from(next()?).ok()?;
             let mut name = Vec::new();
             for _ in 0..counted(length.div_ceil(8) as u64)? {
@@ -221,6 +248,7 @@ impl HeadRoots {
                 head,
                 birth,
                 capacity_blocks,
+                created_unix_ms,
                 name: String::from_utf8(name).ok()?,
             });
         }
@@ -234,8 +262,21 @@ mod tests {
 
     #[test]
     fn roots_survive_encoding_and_cuts_are_refused() {
-        let run =
-            RunRoot { id: 4, entries: 9, pages: 2, fence_crcs: vec![7], segments: vec![(3, 8), (4, 9)] };
+        let run = RunRoot {
+            id: 4,
+            entries: 9,
+            pages: 2,
+            fence_crcs: vec![7],
+            kept: 5,
+            segments: vec![(3, 8), (4, 9)],
+        };
+        let snapshot = |birth, name: &str| Snapshot {
+            head: 0,
+            birth,
+            capacity_blocks: 9,
+            created_unix_ms: 1_764_000_000_000,
+            name: name.into(),
+        };
         let data = DataRoot { sequence: 77, live: 5, survived: 2, has_holes: true };
         let roots = Roots {
             volume: 1,
@@ -250,19 +291,23 @@ mod tests {
                 forks: vec![0, 3],
                 next_head: 2,
                 heads: vec![Head { id: 0, tip: 4, capacity_blocks: 9 }],
-                snapshots: vec![
-                    Snapshot { head: 0, birth: 3, capacity_blocks: 9, name: "before the update".into() },
-                    Snapshot { head: 0, birth: 2, capacity_blocks: 9, name: "hourly-1".into() },
-                ],
+                snapshots: vec![snapshot(3, "before the update"), snapshot(2, "hourly-1")],
             },
             rebuild: Some(RebuildMark { member: 1, identity: 2, below: 3, before: 4 }),
             runs: vec![run.clone(), RunRoot::default()],
             data: vec![(11, data)],
         };
         let bytes = roots.encode();
-        assert_eq!(Roots::decode(&bytes), Some(roots));
+        assert_eq!(Roots::decode(&bytes), Some(roots.clone()));
         for length in 0..bytes.len() {
             assert_eq!(Roots::decode(&bytes[..length]), None, "{length}");
         }
+        // Without snapshots, as programs wrote it that knew none.
+        let mut plain = roots;
+        (plain.heads.forks, plain.heads.snapshots) = (vec![0], Vec::new());
+        plain.runs[0].kept = 0;
+        let bytes = plain.encode();
+        assert_eq!(bytes[..8], *b"SWLOGRT\x01");
+        assert_eq!(Roots::decode(&bytes), Some(plain));
     }
 }

@@ -18,6 +18,9 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Keeper of the roots.
 pub trait RootStore {
+    /// Largest roots that it keeps, bytes.
+    fn room_bytes(&self) -> u64;
+
     /// Replaces the roots; durable on every drive that is not excluded when it returns.
     fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), LogError>>;
 

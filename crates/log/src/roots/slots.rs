@@ -208,6 +208,10 @@ impl SlotRoots {
 }
 
 impl RootStore for SlotRoots {
+    fn room_bytes(&self) -> u64 {
+        self.slot_bytes.saturating_sub(HEAD_BYTES as u64)
+    }
+
     fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             let _turn = self.turn.acquire(1).await;

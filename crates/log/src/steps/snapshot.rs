@@ -9,46 +9,103 @@
 
 use std::rc::Rc;
 
+use futures_util::future::join_all;
+
 use crate::core::Core;
 use crate::error::LogError;
 use crate::heads::Heads;
 use crate::mutation::{Mutation, is_chosen};
+use crate::sizes::head_room_bytes;
 use crate::steps::commit::commit;
 use crate::steps::flush::flush;
 
-/// Takes a snapshot of a head.
-pub(crate) async fn create(core: &Rc<Core>, head: u32, name: &str) -> Result<(), LogError> {
-    let _turn = core.snapshot_turn.acquire(1).await;
-    core.check()?;
-    core.state.borrow_mut().heads.begin_snapshot(head, name)?;
-    let pending = Pending { core };
-    if !is_chosen(Mutation::SnapshotBeforeItsData) {
-        flush(core).await?;
-    }
-    core.state.borrow_mut().heads.complete_snapshot();
-    drop(pending);
-    commit(core).await
+/// Snapshot to be taken.
+pub(crate) struct NewSnapshot<'a> {
+    pub(crate) core: &'a Rc<Core>,
+    pub(crate) head: u32,
+    pub(crate) name: &'a str,
+    pub(crate) created_unix_ms: u64,
 }
 
-/// Drops the pending snapshot unless it was completed.
+/// Takes snapshots of one instant, all or none unless power is cut. Those of one log are made
+/// durable together, those of several logs one after the other.
+pub(crate) async fn create(all: &[NewSnapshot<'_>]) -> Result<(), LogError> {
+    let mut cores: Vec<&Rc<Core>> = Vec::new();
+    for new in all {
+        if !cores.iter().any(|core| Rc::ptr_eq(core, new.core)) {
+            cores.push(new.core);
+        }
+    }
+    let mut turns = Vec::new();
+    for core in &cores {
+        turns.push(core.snapshot_turn.acquire(1).await);
+    }
+    let pending = Pending { cores: &cores };
+    // One instant: nothing is waited for.
+    for &NewSnapshot { core, head, name, created_unix_ms } in all {
+        core.check()?;
+        let room_bytes = head_room_bytes(core.roots.room_bytes(), core.segments.count);
+        core.state.borrow_mut().heads.begin_snapshot(head, name, created_unix_ms, room_bytes)?;
+    }
+    if !is_chosen(Mutation::SnapshotBeforeItsData) {
+        let flushed = join_all(cores.iter().map(|core| flush(core))).await;
+        flushed.into_iter().collect::<Result<(), LogError>>()?;
+    }
+    cores.iter().for_each(|core| core.state.borrow_mut().heads.complete_snapshots());
+    drop(pending);
+    for core in &cores {
+        if let Err(error) = commit(core).await {
+            take_back(all).await;
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Drops pending snapshots unless they were completed.
 struct Pending<'a> {
-    core: &'a Core,
+    cores: &'a [&'a Rc<Core>],
 }
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        self.core.state.borrow_mut().heads.drop_snapshot();
+        self.cores.iter().for_each(|core| core.state.borrow_mut().heads.drop_snapshots());
     }
 }
 
-/// Deletes a snapshot. Its space becomes free as merges and the cleaner find it.
-pub(crate) async fn delete(core: &Rc<Core>, head: u32, name: &str) -> Result<(), LogError> {
-    change(core, |heads| heads.delete_snapshot(head, name)).await
+/// Deletes snapshots of which one could not be made durable. A log that works makes that durable.
+async fn take_back(all: &[NewSnapshot<'_>]) {
+    for new in all {
+        let gone = new.core.state.borrow_mut().heads.delete_snapshots(new.head, &[new.name.to_owned()]);
+        if gone.is_ok() && new.core.check().is_ok() {
+            // One that refuses fails as a whole; its roots may have the snapshot.
+            let _ = finish(new.core.clone()).await;
+        }
+    }
 }
 
-/// Makes the contents of a snapshot those of its head. Writes wait until that is durable.
-pub(crate) async fn roll_back(core: &Rc<Core>, head: u32, name: &str) -> Result<(), LogError> {
-    change(core, |heads| heads.roll_back(head, name)).await
+/// Deletes snapshots, all or none. Their space becomes free as merges and the cleaner find it.
+pub(crate) async fn delete(core: &Rc<Core>, head: u32, names: &[String]) -> Result<(), LogError> {
+    change(core, |heads| heads.delete_snapshots(head, names)).await
+}
+
+/// Makes the contents of a snapshot those of its head, and deletes other snapshots of it, together.
+/// Writes wait until that is durable.
+pub(crate) async fn roll_back(
+    core: &Rc<Core>,
+    head: u32,
+    name: &str,
+    deleted: &[String],
+) -> Result<(), LogError> {
+    change(core, |heads| {
+        if deleted.iter().any(|other| other == name) {
+            return Err(LogError::NoSuchSnapshot { name: name.into() });
+        }
+        heads.snapshot(head, name)?;
+        heads.delete_snapshots(head, deleted)?;
+        heads.roll_back(head, name)
+    })
+    .await
 }
 
 /// Adds a head with the contents of a snapshot; returns its number.

@@ -8,12 +8,14 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use smallvec::SmallVec;
 use stripewise_array::Class;
 use stripewise_drive::Buffer;
 
 use crate::core::{Core, State};
 use crate::error::LogError;
 use crate::map::entry::{Block, Entry};
+use crate::map::lineage::{Birth, Kept};
 use crate::map::merge::{Merge, Step};
 use crate::map::page::{PAGE_ENTRIES, encode_page};
 use crate::map::run::{FENCES, Fence, Run, RunRoot, encode_fences};
@@ -199,12 +201,30 @@ struct RunWriter<'a> {
     /// Segment that is being filled, and its pages.
     segment: Option<Buffer>,
     slots: Vec<Slot>,
+    /// Heads as viewers, if there are others.
+    heads: Option<Kept>,
+    /// Versions of the range that is being written: birth, and true for a block.
+    range: SmallVec<[(Birth, bool); 4]>,
+    range_start: u64,
 }
 
 impl<'a> RunWriter<'a> {
     fn new(core: &'a Rc<Core>, id: u64) -> Self {
         let run = Run { root: RunRoot { id, ..RunRoot::default() }, fences: Vec::new() };
-        Self { core, run, entries: Vec::new(), segment: None, slots: Vec::new() }
+        let heads = {
+            let heads = &core.state.borrow().heads;
+            (!heads.kept().is_single()).then(|| heads.seen_by_heads().clone())
+        };
+        Self {
+            core,
+            run,
+            entries: Vec::new(),
+            segment: None,
+            slots: Vec::new(),
+            heads,
+            range: SmallVec::new(),
+            range_start: 0,
+        }
     }
 
     async fn push(&mut self, entry: Entry) -> Result<(), LogError> {
@@ -217,7 +237,22 @@ impl<'a> RunWriter<'a> {
         }
         self.run.root.entries += 1;
         self.entries.push(entry);
+        if self.range_start != entry.lba {
+            self.end_range();
+            self.range_start = entry.lba;
+        }
+        self.range.push((entry.birth, entry.block().is_some()));
         Ok(())
+    }
+
+    /// Counts the blocks of a range that no head sees.
+    fn end_range(&mut self) {
+        let range = std::mem::take(&mut self.range);
+        let Some(heads) = &self.heads else { return };
+        let births: SmallVec<[Birth; 4]> = range.iter().map(|(birth, _)| *birth).collect();
+        let seen = heads.live(&births);
+        let is_kept = |((_, is_block), is_seen): &(&(Birth, bool), bool)| *is_block && !is_seen;
+        self.run.root.kept += range.iter().zip(seen).filter(is_kept).count() as u64;
     }
 
     async fn end_page(&mut self) -> Result<(), LogError> {
@@ -271,6 +306,7 @@ impl<'a> RunWriter<'a> {
 
     /// Completes the run and waits until it is written.
     async fn finish(mut self) -> Result<Run, LogError> {
+        self.end_range();
         self.end_page().await?;
         let fences = std::mem::take(&mut self.run.fences);
         for page in fences.chunks(FENCES) {

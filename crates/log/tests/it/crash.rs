@@ -134,6 +134,10 @@ pub struct StuckRoots {
 }
 
 impl RootStore for StuckRoots {
+    fn room_bytes(&self) -> u64 {
+        self.slots.room_bytes()
+    }
+
     fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), LogError>> {
         match self.is_stuck.get() {
             true => Box::pin(std::future::pending()),

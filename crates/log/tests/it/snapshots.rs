@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use stripewise_drive::{Context, CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64};
+use stripewise_drive::{Buffer, Context, CrashDrive, Delay, Drive, FaultyDrive, MemoryDrive, SplitMix64};
 use stripewise_layout::MemberSet;
 use stripewise_log::{Log, LogError};
 use stripewise_runtime::VirtualExecutor;
 
 use crate::crash::StuckRoots;
-use crate::kit::history::{History, client};
+use crate::kit::history::{History, client, read_snapshot};
 use crate::kit::seeds::sweep;
-use crate::kit::{Setup, dynamic};
+use crate::kit::{Setup, delete_snapshot, dynamic, take_snapshot};
 
 /// Progress of a snapshot.
 #[derive(Clone, Copy, PartialEq)]
@@ -46,13 +46,13 @@ async fn snapshooter(
             }
             (Some(name), 2..5) if kept > 1 => {
                 all.borrow_mut().get_mut(&name).expect("chosen").0 = Stage::Deleting;
-                log.delete_snapshot(&name).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                delete_snapshot(&log, &name).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                 all.borrow_mut().remove(&name);
             }
             _ if kept < 4 => {
                 let (name, own) = (format!("{round}-{turn}"), history.copy());
                 all.borrow_mut().insert(name.clone(), (Stage::Creating, own.clone()));
-                log.create_snapshot(&name).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                take_snapshot(&log, &name).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                 own.allow_up_to(&history);
                 all.borrow_mut().insert(name, (Stage::Kept, own));
             }
@@ -119,7 +119,7 @@ pub fn life(seed: u64) {
             known.judge(&log, true, seed, &when).await;
             let chosen = all.borrow().iter().next().map(|(name, (_, own))| (name.clone(), own.clone()));
             if let Some((name, own)) = chosen.filter(|_| rolls_back) {
-                log.roll_back(&name).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+                log.roll_back(&name, &[]).await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
                 let old = known;
                 known = own.copy();
                 known.go_on_after(&old);
@@ -198,7 +198,7 @@ fn snapshots_do_not_change_while_all_is_cleaned() {
         for turn in 0..3 {
             overwrite(log, &history, &mut random, history.blocks()).await;
             let name = format!("turn {turn}");
-            log.create_snapshot(&name).await.expect("created");
+            take_snapshot(log, &name).await.expect("created");
             kept.push((name, history.copy()));
         }
         for _ in 0..4 {
@@ -234,19 +234,103 @@ fn deleted_snapshots_give_their_space_back() {
         };
         for _ in 0..6 {
             write_all().await.expect("there is room");
-            log.create_snapshot("old").await.expect("created");
+            take_snapshot(log, "old").await.expect("created");
             let own = history.copy();
             let refused = write_all().await;
             assert!(matches!(refused, Err(LogError::NoSpace { snapshots: 1, .. })), "{refused:?}");
             own.judge_snapshot(log, "old", 1, "full").await;
             // Discards are always possible; they free what no snapshot keeps.
             history.discard(log, 0, 50).await.expect("discarded");
-            log.delete_snapshot("old").await.expect("deleted");
-            let gone = log.read_snapshot("old", 0, 4096).await;
+            let opened = log.snapshot("old").expect("it is there");
+            let written = opened.write(0, Buffer::from_bytes(&[1; 4096]), true).await;
+            assert!(matches!(written, Err(LogError::ReadOnly)), "{written:?}");
+            assert!(matches!(opened.discard(0, 4096).await, Err(LogError::ReadOnly)));
+            delete_snapshot(log, "old").await.expect("deleted");
+            let gone = read_snapshot(log, "old", 0, 4096).await;
             assert!(matches!(gone, Err(LogError::NoSuchSnapshot { .. })), "{gone:?}");
+            let gone = opened.read(0, 4096).await;
+            assert!(matches!(gone, Err(LogError::SnapshotGone)), "{gone:?}");
         }
         write_all().await.expect("there is room");
         history.judge(log, false, 1, "at the end").await;
+    });
+}
+
+#[test]
+fn blocks_kept_for_snapshots_are_counted() {
+    let mut setup = Setup::small("raid5", 4);
+    setup.fill = 0.6;
+    on_log(&setup, async |log, context, drives| {
+        let history = History::new(log.capacity_bytes() / 4096);
+        for lba in 0..history.blocks() {
+            history.write(log, lba, 1, false).await.expect("written");
+        }
+        assert_eq!((log.figures().snapshots, log.figures().snapshot_blocks), (0, 0));
+        take_snapshot(log, "old").await.expect("created");
+        let mut overwritten = 0;
+        while history.write(log, overwritten, 1, false).await.is_ok() {
+            overwritten += 1;
+            let kept = log.figures().snapshot_blocks;
+            assert!(kept <= overwritten, "{kept} of {overwritten}");
+        }
+        // A full volume was merged as a whole.
+        let kept = log.figures().snapshot_blocks;
+        assert!(kept.abs_diff(overwritten) < 30, "{kept} of {overwritten}");
+        log.close().await.expect("closed");
+        let log = setup.open(context, &drives, MemberSet::EMPTY).await.expect("opened");
+        let again = log.figures().snapshot_blocks;
+        assert!(again.abs_diff(kept) < 30, "{again}, {kept} before closing");
+        delete_snapshot(&log, "old").await.expect("deleted");
+        assert_eq!((log.figures().snapshots, log.figures().snapshot_blocks), (0, 0));
+    });
+}
+
+#[test]
+fn roots_without_room_refuse_snapshots_only() {
+    let mut setup = Setup::small("raid1", 2);
+    setup.fill = 0.2;
+    on_log(&setup, async |log, context, drives| {
+        let history = History::new(log.capacity_bytes() / 4096);
+        let mut random = SplitMix64::new(6);
+        let mut made = 0;
+        let refused = loop {
+            match take_snapshot(log, &format!("{made:0>120}")).await {
+                Ok(()) => made += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(
+            matches!(refused, LogError::TooManySnapshots { snapshots } if snapshots == made),
+            "{refused}"
+        );
+        assert!(made > 200, "{made}");
+        overwrite(log, &history, &mut random, 3 * history.blocks()).await;
+        delete_snapshot(log, &format!("{:0>120}", 7)).await.expect("deleted");
+        take_snapshot(log, &format!("{:0>120}", "again")).await.expect("there is room for one");
+        overwrite(log, &history, &mut random, history.blocks()).await;
+        log.close().await.expect("closed");
+        let log = setup.open(context, &drives, MemberSet::EMPTY).await.expect("opened");
+        assert_eq!(log.snapshots().len(), made);
+        history.judge(&log, false, 6, "opened again").await;
+    });
+}
+
+#[test]
+fn wrong_snapshots_change_nothing() {
+    let mut setup = Setup::small("raid1", 2);
+    setup.fill = 0.2;
+    on_log(&setup, async |log, _, _| {
+        take_snapshot(log, "one").await.expect("created");
+        let both = |second: &str| [(log.clone(), "two".to_owned()), (log.clone(), second.to_owned())];
+        for second in ["one", "two", "", &"x".repeat(129)] {
+            assert!(Log::create_snapshots(&both(second), 0).await.is_err(), "{second}");
+        }
+        let gone = log.delete_snapshots(&["one".to_owned(), "two".to_owned()]).await;
+        assert!(matches!(gone, Err(LogError::NoSuchSnapshot { .. })), "{gone:?}");
+        let names: Vec<String> = log.snapshots().into_iter().map(|snapshot| snapshot.name).collect();
+        assert_eq!(names, ["one"]);
+        Log::create_snapshots(&both("three"), 5).await.expect("created");
+        assert_eq!(log.snapshots()[2].created_unix_ms, 5);
     });
 }
 
@@ -258,15 +342,15 @@ fn rollback_restores_and_keeps_later_snapshots() {
         let history = History::new(log.capacity_bytes() / 4096);
         let mut random = SplitMix64::new(2);
         overwrite(log, &history, &mut random, history.blocks()).await;
-        log.create_snapshot("first").await.expect("created");
+        take_snapshot(log, "first").await.expect("created");
         let first = history.copy();
         overwrite(log, &history, &mut random, history.blocks()).await;
-        log.create_snapshot("second").await.expect("created");
+        take_snapshot(log, "second").await.expect("created");
         let second = history.copy();
         overwrite(log, &history, &mut random, history.blocks()).await;
         let mut current = history;
         for (name, own) in [("first", &first), ("second", &second), ("first", &first)] {
-            log.roll_back(name).await.expect("rolled back");
+            log.roll_back(name, &[]).await.expect("rolled back");
             let old = current;
             current = own.copy();
             current.go_on_after(&old);
@@ -277,7 +361,7 @@ fn rollback_restores_and_keeps_later_snapshots() {
             }
             current.judge(log, false, 2, "after a rollback").await;
         }
-        log.delete_snapshot("first").await.expect("deleted");
+        delete_snapshot(log, "first").await.expect("deleted");
         overwrite(log, &current, &mut random, 3 * current.blocks()).await;
         log.close().await.expect("closed");
         let log = setup.open(context, &drives, MemberSet::EMPTY).await.expect("opened");
@@ -294,21 +378,21 @@ fn clones_share_and_go_their_own_way() {
         let history = History::new(log.capacity_bytes() / 4096);
         let mut random = SplitMix64::new(3);
         overwrite(log, &history, &mut random, history.blocks()).await;
-        log.create_snapshot("base").await.expect("created");
+        take_snapshot(log, "base").await.expect("created");
         let live = log.figures().live_blocks;
         let clone = log.clone_snapshot("base").await.expect("cloned");
         assert_eq!(log.figures().live_blocks, live, "a clone takes no space");
         let of_clone = history.copy();
         of_clone.judge(&clone, false, 3, "cloned").await;
         // The clone does without the snapshot that it began with.
-        log.delete_snapshot("base").await.expect("deleted");
+        delete_snapshot(log, "base").await.expect("deleted");
         for _ in 0..3 {
             overwrite(log, &history, &mut random, history.blocks()).await;
             overwrite(&clone, &of_clone, &mut random, history.blocks() / 2).await;
             history.judge(log, false, 3, "the volume").await;
             of_clone.judge(&clone, false, 3, "the clone").await;
         }
-        clone.create_snapshot("base").await.expect("names are the clone's own");
+        take_snapshot(&clone, "base").await.expect("names are the clone's own");
         assert!(log.snapshots().is_empty());
         log.close().await.expect("closed");
         let log = setup.open(context, &drives, MemberSet::EMPTY).await.expect("opened");
@@ -335,11 +419,11 @@ fn changes_are_the_blocks_that_differ() {
         for turn in 0..6 {
             let (older, newer) = (format!("{turn}"), format!("{}", turn + 1));
             if turn == 0 {
-                log.create_snapshot(&older).await.expect("created");
+                take_snapshot(log, &older).await.expect("created");
             }
             let count = 1 + random.below(300);
             overwrite(log, &history, &mut random, count).await;
-            log.create_snapshot(&newer).await.expect("created");
+            take_snapshot(log, &newer).await.expect("created");
             let mut changed = vec![false; history.blocks() as usize];
             let mut from = Some(0);
             while let Some(at) = from {
@@ -351,8 +435,8 @@ fn changes_are_the_blocks_that_differ() {
                 from = changes.next_bytes;
             }
             for (lba, is_changed) in changed.into_iter().enumerate() {
-                let before = log.read_snapshot(&older, lba as u64 * 4096, 4096).await.expect("read");
-                let after = log.read_snapshot(&newer, lba as u64 * 4096, 4096).await.expect("read");
+                let before = read_snapshot(log, &older, lba as u64 * 4096, 4096).await.expect("read");
+                let after = read_snapshot(log, &newer, lba as u64 * 4096, 4096).await.expect("read");
                 assert_eq!(is_changed, before.to_vec() != after.to_vec(), "turn {turn}: block {lba}");
             }
         }
@@ -372,7 +456,7 @@ fn interrupted_rollbacks_are_all_or_nothing() {
         let history = History::new(log.capacity_bytes() / 4096);
         let mut random = SplitMix64::new(5);
         overwrite(&log, &history, &mut random, history.blocks()).await;
-        log.create_snapshot("before").await.expect("created");
+        take_snapshot(&log, "before").await.expect("created");
         let old = history.copy();
         overwrite(&log, &history, &mut random, history.blocks()).await;
         log.close().await.expect("closed");
@@ -392,7 +476,7 @@ fn interrupted_rollbacks_are_all_or_nothing() {
         let tops: Vec<Rc<dyn Drive>> = drives.iter().map(slow).collect();
         let is_done = executor.block_on(async {
             let log = setup.open(&context, &tops, MemberSet::EMPTY).await.expect("opened");
-            let rollback = Box::pin(log.roll_back("before"));
+            let rollback = Box::pin(log.roll_back("before", &[]));
             context.time_limit_ns(seed * 40_000, rollback).await.is_ok()
         });
         let images: Vec<Rc<MemoryDrive>> =
@@ -435,7 +519,7 @@ fn creation_ns(blocks: u64) -> u64 {
         // The last write is in memory only, and becomes durable with the snapshot.
         context.sleep_ns(1_000_000_000).await;
         let began_ns = context.now_ns();
-        log.create_snapshot("now").await.expect("created");
+        take_snapshot(&log, "now").await.expect("created");
         context.now_ns() - began_ns
     })
 }
@@ -463,10 +547,10 @@ pub fn deletions_wait_for_the_roots() {
         let log = log.await;
         let history = History::new(log.capacity_bytes() / 4096);
         history.write(&log, 0, 4, false).await.expect("written");
-        log.create_snapshot("kept").await.expect("created");
+        take_snapshot(&log, "kept").await.expect("created");
         let own = history.copy();
         stuck.expect("made with the log").is_stuck.set(true);
-        let deletion = Box::pin(log.delete_snapshot("kept"));
+        let deletion = Box::pin(delete_snapshot(&log, "kept"));
         let deleted = context.time_limit_ns(1_000_000, deletion).await;
         assert!(deleted.is_err(), "no commit can end");
         // Enough to seal the segment that has the snapshot's blocks.

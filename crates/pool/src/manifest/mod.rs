@@ -12,5 +12,6 @@ pub(crate) mod host_use;
 pub(crate) mod ids;
 pub(crate) mod part_groups;
 pub(crate) mod slice_record;
+pub(crate) mod snapshot_path;
 pub(crate) mod taken_back;
 pub(crate) mod volume_record;

@@ -121,6 +121,9 @@ pub(crate) struct LogRecord {
     /// log: a rebuild begun before counts for nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub filled_since: u64,
+    /// The log has snapshots, or had some.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub snapshots: bool,
 }
 
 fn is_zero(number: &u64) -> bool {

@@ -27,8 +27,13 @@ impl LogWish {
     fn log_of(&self, rows: u64) -> Option<(LogRecord, u64)> {
         let column_bytes = rows.checked_mul(self.slab_bytes)?;
         let LogSizes { slot_bytes, segment_bytes } = LogSizes::choose(&self.shape, column_bytes);
-        let log =
-            LogRecord { reserve_percent: self.reserve_percent, segment_bytes, slot_bytes, filled_since: 0 };
+        let log = LogRecord {
+            reserve_percent: self.reserve_percent,
+            segment_bytes,
+            slot_bytes,
+            filled_since: 0,
+            snapshots: false,
+        };
         let client_bytes = log.sizes().client_bytes(self.shape, column_bytes, &log.options(None)).ok()?;
         Some((log, client_bytes))
     }

@@ -43,6 +43,8 @@ pub(crate) const FEATURE_DESTROYED: u64 = 1024;
 pub(crate) const FEATURE_LOG: u64 = 2048;
 /// Another: a volume is cut into slices.
 pub(crate) const FEATURE_SLICES: u64 = 4096;
+/// Another: a log has snapshots, or had some.
+pub(crate) const FEATURE_SNAPSHOTS: u64 = 8192;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
 /// Offset of the session in the header.
@@ -61,7 +63,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_LOST
     | FEATURE_DESTROYED
     | FEATURE_LOG
-    | FEATURE_SLICES;
+    | FEATURE_SLICES
+    | FEATURE_SNAPSHOTS;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

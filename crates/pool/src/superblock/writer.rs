@@ -22,13 +22,13 @@ use stripewise_drive::{Buffer, DriveError, DriveKind, IoRequest, Operation, Segm
 
 use crate::manifest::format::{Manifest, ScrubIntent};
 use crate::manifest::ids::{DriveId, Id, PoolId};
-use crate::manifest::volume_record::VolumeRecord;
+use crate::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use crate::superblock::changes::changes;
 use crate::superblock::entries::{
     Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_DESTROYED, FEATURE_HOST, FEATURE_LATENCY,
     FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_SLICES,
-    FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes, entry_room_bytes,
+    FEATURE_SNAPSHOTS, FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes, entry_room_bytes,
 };
 use crate::superblock::room::RoomLedger;
 use crate::superblock::sessions::{Seen, read_session};
@@ -429,7 +429,10 @@ pub(crate) fn features(manifest: &Manifest) -> u64 {
     let destroyed = if manifest.destroyed_unix_s.is_some() { FEATURE_DESTROYED } else { 0 };
     let log = if manifest.volumes.iter().any(VolumeRecord::is_log) { FEATURE_LOG } else { 0 };
     let slices = if manifest.parts().any(|part| part.slice.is_some()) { FEATURE_SLICES } else { 0 };
-    host | turned_back | care | moves | latency | rotation | old_branches | lost | destroyed | log | slices
+    let has_snapshots = |part: &PartRecord| part.log.is_some_and(|log| log.snapshots);
+    let snapshots = if manifest.parts().any(has_snapshots) { FEATURE_SNAPSHOTS } else { 0 };
+    let of_volumes = turned_back | rotation | lost | log | slices | snapshots;
+    host | care | moves | latency | old_branches | destroyed | of_volumes
 }
 
 /// Makes a drive hold nothing where superblocks, ours of any version or others', may be: its first

@@ -16,6 +16,7 @@ pub(crate) mod shadow;
 pub(crate) mod site;
 pub(crate) mod sliced;
 pub(crate) mod sliced_copy;
+pub(crate) mod snapshots;
 pub(crate) mod thin;
 pub(crate) mod thin_growth;
 pub(crate) mod volume_array;
@@ -33,6 +34,7 @@ use crate::error::{LogTask, PoolError};
 use crate::manifest::care::ScrubRecord;
 use crate::manifest::events::EventKind;
 use crate::manifest::ids::VolumeId;
+use crate::manifest::snapshot_path::SnapshotPath;
 use crate::manifest::volume_record::VolumeRecord;
 use crate::superblock::commit::Change;
 use crate::volume::io::VolumeIo;
@@ -136,9 +138,12 @@ impl Closing {
 }
 
 impl Pool {
-    /// Finds a volume by name.
+    /// Finds a volume by name, or a snapshot as `VOLUME@SNAPSHOT`.
     pub fn volume(&self, name: &str) -> Result<Volume, PoolError> {
         self.0.check_open()?;
+        if let Some(path) = SnapshotPath::parse(name) {
+            return self.snapshot(&path);
+        }
         let manifest = self.0.manifest.borrow();
         let Some(record) = manifest.volume(name) else {
             return Err(PoolError::NoSuchVolume {
@@ -168,7 +173,8 @@ impl Pool {
         }
     }
 
-    /// Deletes a volume and all that it holds. Requests to it fail from now on.
+    /// Deletes a volume and all that it holds; refused while it has snapshots. Requests to it fail
+    /// from now on.
     pub async fn delete_volume(&self, name: &str) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
@@ -176,6 +182,7 @@ impl Pool {
             Err(error @ PoolError::NoSuchVolume { .. }) => return Err(error),
             _ => inner.manifest.borrow().volume(name).expect("just found").id,
         };
+        self.check_has_no_snapshots(name)?;
         inner.news.event(EventKind::Volume, &format!("volume {name} was deleted"));
         let (now_s, counted) = (inner.news.unix_ms() / 1000, inner.drives.counted_wrong_blocks());
         inner

@@ -36,7 +36,7 @@ fn errno_of(error: &ArrayError) -> u32 {
         ArrayError::OutOfRange { .. } | ArrayError::Misaligned { .. } => EINVAL,
         ArrayError::NoSpace(_) | ArrayError::FileSystemFull { .. } => ENOSPC,
         ArrayError::Drive(error) if error.kind == DriveErrorKind::NoSpace => ENOSPC,
-        ArrayError::Protected => EPERM,
+        ArrayError::Protected | ArrayError::ReadOnly => EPERM,
         ArrayError::Closed => ESHUTDOWN,
         _ => EIO,
     }

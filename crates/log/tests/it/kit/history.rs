@@ -25,6 +25,11 @@ pub struct History {
     next: Cell<u32>,
 }
 
+/// Reads a range of a snapshot.
+pub async fn read_snapshot(log: &Log, name: &str, offset: u64, length: usize) -> Result<Buffer, LogError> {
+    log.snapshot(name)?.read(offset, length).await
+}
+
 /// Contents of a block at a version.
 pub fn content(lba: u64, version: u32) -> Vec<u8> {
     let mut random = SplitMix64::new(lba << 32 | u64::from(version));
@@ -127,7 +132,7 @@ impl History {
             let (offset, length) = (lba * BLOCK as u64, count as usize * BLOCK);
             let read = match name {
                 None => log.read(offset, length).await,
-                Some(name) => log.read_snapshot(name, offset, length).await,
+                Some(name) => read_snapshot(log, name, offset, length).await,
             };
             let bytes =
                 read.unwrap_or_else(|error| panic!("seed {seed}: {when}: blocks {lba}+{count}: {error}"));

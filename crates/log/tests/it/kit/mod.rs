@@ -27,6 +27,16 @@ pub struct Setup {
     pub fill: f64,
 }
 
+/// Takes a snapshot of a volume.
+pub async fn take_snapshot(log: &Log, name: &str) -> Result<(), LogError> {
+    Log::create_snapshots(&[(log.clone(), name.to_owned())], 0).await
+}
+
+/// Deletes a snapshot of a volume.
+pub async fn delete_snapshot(log: &Log, name: &str) -> Result<(), LogError> {
+    log.delete_snapshots(&[name.to_owned()]).await
+}
+
 /// Drives in memory as the log takes them.
 pub fn dynamic(drives: &[Rc<MemoryDrive>]) -> Vec<Rc<dyn Drive>> {
     drives.iter().map(|drive| drive.clone() as Rc<dyn Drive>).collect()

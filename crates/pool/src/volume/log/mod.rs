@@ -62,7 +62,15 @@ impl LogArray {
 
     /// True if it takes no writes.
     pub(crate) fn is_protected(&self) -> bool {
-        self.0.log.failure().is_some()
+        self.0.log.is_snapshot() || self.0.log.failure().is_some()
+    }
+
+    /// A snapshot of it, to be read.
+    pub(crate) fn snapshot(&self, name: &str) -> Result<Self, LogError> {
+        let Opened { pool, part, log, .. } = &*self.0;
+        let (closed_in_order, is_abandoned) = (Arc::default(), Cell::new(false));
+        let (pool, part, log) = (pool.clone(), *part, log.snapshot(name)?);
+        Ok(Self(Rc::new(Opened { pool, part, log, closed_in_order, is_abandoned })))
     }
 
     /// A drive is out, and the record says so. If the part cannot do without it, nothing is
@@ -126,18 +134,28 @@ pub(crate) fn array_error(error: LogError) -> ArrayError {
         LogError::Misaligned { offset_bytes, length_bytes } => {
             ArrayError::Misaligned { offset_bytes, length_bytes, unit_bytes: BLOCK_BYTES }
         }
-        LogError::NoSpace { live_blocks, limit_blocks, snapshots: _ } => ArrayError::NoSpace(format!(
-            "{live_blocks} of {limit_blocks} blocks of the log volume are in use"
-        )),
+        LogError::NoSpace { live_blocks, limit_blocks, snapshots } => {
+            let kept = match snapshots {
+                0 => String::new(),
+                1 => ", with those that a snapshot keeps".to_owned(),
+                count => format!(", with those that {count} snapshots keep"),
+            };
+            ArrayError::NoSpace(format!(
+                "{live_blocks} of {limit_blocks} blocks of the log volume are in use{kept}"
+            ))
+        }
         LogError::Drive(error) if error.kind == DriveErrorKind::NoSpace => {
             ArrayError::FileSystemFull { drive: error.drive.to_string() }
         }
         LogError::Drive(error) => ArrayError::Drive(error),
+        LogError::ReadOnly => ArrayError::ReadOnly,
+        LogError::SnapshotGone => ArrayError::Closed,
         LogError::Lost { .. }
         | LogError::NoSuchSnapshot { .. }
         | LogError::SnapshotExists { .. }
         | LogError::SnapshotName { .. }
-        | LogError::TooManySnapshots
+        | LogError::TooManySnapshots { .. }
+        | LogError::TooManyBranches
         | LogError::NoSuchClone
         | LogError::Invalid(_)
         | LogError::TooSmall { .. }

@@ -97,6 +97,10 @@ impl Inner {
 }
 
 impl RootStore for PoolRoots {
+    fn room_bytes(&self) -> u64 {
+        self.slots.room_bytes()
+    }
+
     fn commit(&self, roots: Vec<u8>) -> LocalFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             self.slots.commit(roots).await?;

@@ -23,6 +23,10 @@ pub struct OpenLog {
     pub live_bytes: u64,
     /// Data that clients may store, bytes.
     pub limit_bytes: u64,
+    /// Number of snapshots.
+    pub snapshots: u64,
+    /// Live data that only snapshots hold, bytes: a lower bound until the map is merged as a whole.
+    pub snapshot_bytes: u64,
     /// Bytes that clients wrote.
     pub client_bytes: u64,
     /// Bytes written to segments: data of clients, data moved by the cleaner, the map.
@@ -55,6 +59,8 @@ impl From<LogFigures> for OpenLog {
         Self {
             live_bytes: figures.live_blocks * BLOCK_BYTES,
             limit_bytes: figures.limit_blocks * BLOCK_BYTES,
+            snapshots: figures.snapshots,
+            snapshot_bytes: figures.snapshot_blocks * BLOCK_BYTES,
             client_bytes: figures.client_blocks * BLOCK_BYTES,
             written_bytes: written_blocks * BLOCK_BYTES,
             moved_bytes: figures.moved_blocks * BLOCK_BYTES,

@@ -3,6 +3,7 @@
 mod copies_after_cut;
 mod journal_start;
 mod log_cuts;
+mod log_snapshots;
 mod lost_blocks;
 mod pool_cuts;
 mod pool_random;

@@ -9,5 +9,6 @@ mod progress;
 mod request_sizes;
 mod seeks;
 mod slices;
+pub mod snapshots;
 mod volumes;
 mod write_back;
