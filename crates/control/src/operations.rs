@@ -9,6 +9,7 @@ pub mod drives;
 pub mod jobs;
 pub mod mounts;
 pub mod pools;
+pub mod snapshots;
 pub mod volumes;
 
 /// Refuses a destructive request without `--yes`, and names the loss.

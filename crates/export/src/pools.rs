@@ -1,5 +1,6 @@
-//! The volumes of open pools as exports named `POOL/VOL`. Pools are added and removed while servers
-//! run; their volumes come and go with them.
+//! The volumes of open pools as exports named `POOL/VOL`, and their snapshots, which cannot be
+//! written, as `POOL/VOL@NAME`. Pools are added and removed while servers run; their volumes come
+//! and go with them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -56,6 +57,17 @@ impl Held {
     fn covers(&self, name: &str) -> bool {
         is_of(name, &self.pool, self.volume.as_deref())
     }
+}
+
+/// Names of a pool's volumes, each followed by its snapshots as `VOL@NAME`.
+pub(crate) fn names_in(pool: &Pool) -> Vec<String> {
+    let snapshots = pool.snapshots(None).unwrap_or_default();
+    let names = pool.volumes().into_iter().flat_map(|volume| {
+        let of_volume = snapshots.iter().filter(|snapshot| snapshot.path.volume == volume.name);
+        let paths: Vec<String> = of_volume.map(|snapshot| snapshot.path.to_string()).collect();
+        std::iter::once(volume.name).chain(paths)
+    });
+    names.collect()
 }
 
 /// True if `POOL/VOL` is in the pool, and is `volume` if that is given.
@@ -246,7 +258,7 @@ impl Exports for PoolExports {
         let pools = self.0.pools.borrow();
         let names = pools.iter().flat_map(|(pool, _)| {
             let pool_name = pool.name();
-            pool.volumes().into_iter().map(move |volume| format!("{pool_name}/{}", volume.name))
+            names_in(pool).into_iter().map(move |name| format!("{pool_name}/{name}"))
         });
         names.collect()
     }

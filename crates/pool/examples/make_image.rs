@@ -25,7 +25,7 @@ use stripewise_drive::{
 };
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{
-    DriveId, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, Role, Volume, VolumeSpec, inspect,
+    DriveId, JobKind, OpenMode, Pool, PoolOptions, PoolSpec, Role, SnapshotPath, Volume, VolumeSpec, inspect,
 };
 use stripewise_pool::{Host, Pin};
 use stripewise_runtime::VirtualExecutor;
@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         ("lost", lost as fn() -> Made),
         ("destroyed", destroyed as fn() -> Made),
         ("slices", slices as fn() -> Made),
+        ("snapshots", snapshots as fn() -> Made),
     ] {
         let folder = Path::new(&folder).join(name);
         if folder.exists() {
@@ -111,6 +112,12 @@ impl Book {
         written.into_iter().for_each(|written| written.expect("written"));
         places.for_each(|(at, seed)| self.note(volume, at, SMALL, seed));
         volume.flush().await.expect("flushed");
+    }
+
+    /// Notes a snapshot of the volume `log` as it is now.
+    fn keep(&mut self, snapshot: &str) {
+        let written = self.written.get("log").cloned().unwrap_or_default();
+        self.written.insert(snapshot.to_owned(), written);
     }
 
     fn note(&mut self, volume: &Volume, offset_bytes: u64, length_bytes: u64, seed: u64) {
@@ -521,6 +528,31 @@ fn slices() -> Made {
     Made { what: "a thin volume in slices, a drive away", drives, book }
 }
 
+/// A log volume with snapshots, one of them deleted; a drive away, writes only in the staging area.
+fn snapshots() -> Made {
+    let mut book = Book::default();
+    let life = Life::on(&empty_drives(&[20; 4]));
+    let drives = life.run(async {
+        let pool = Pool::create(&life.context, &life.buffers, pool_spec("snapshots", &life.drives))
+            .await
+            .expect("made");
+        let spec = VolumeSpec { log: Some(15), ..volume_spec("log", "raid5", 4, 3 * MIB) };
+        let volume = pool.create_volume(spec).await.expect("made");
+        let path = |name: &str| SnapshotPath { volume: "log".to_owned(), snapshot: name.to_owned() };
+        book.write_quarters(&volume, 0, 3 * MIB, 1).await;
+        pool.create_snapshots(&[path("first"), path("gone")]).await.expect("taken");
+        book.keep("log@first");
+        book.write(&volume, MIB / 8, MIB, 2).await;
+        pool.create_snapshots(&[path("second")]).await.expect("taken");
+        book.keep("log@second");
+        pool.delete_snapshots(&[path("gone")]).await.expect("deleted");
+        pool.offline(id_of(&pool, "drive1")).await.expect("taken out");
+        book.write_small(&volume, 20).await;
+        life.cut()
+    });
+    Made { what: "a log volume with snapshots, a drive away", drives, book }
+}
+
 /// Changes a byte of the block that volume `hurt` begins with, of all blocks with these contents
 /// the first in its slab.
 fn rot(drive: &MemoryDrive, block: &[u8]) {
@@ -551,13 +583,16 @@ fn keep(folder: &Path, made: Made) -> std::io::Result<()> {
             labels.insert(drive.info().label.to_string(), label);
         }
         let pool = open(&context, &buffers, &made.drives, OpenMode::ReadOnly).await.expect("opened");
-        let contents = |volume: &stripewise_pool::VolumeInfo| VolumeContents {
-            name: volume.name.clone(),
-            capacity_bytes: volume.capacity_bytes,
-            written: made.book.written.get(&volume.name).cloned().unwrap_or_default(),
-            lost_bytes: made.book.lost_bytes.get(&volume.name).cloned().unwrap_or_default(),
+        let contents = |(name, capacity_bytes): (String, u64)| VolumeContents {
+            capacity_bytes,
+            written: made.book.written.get(&name).cloned().unwrap_or_default(),
+            lost_bytes: made.book.lost_bytes.get(&name).cloned().unwrap_or_default(),
+            name,
         };
-        let volumes = pool.volumes().iter().map(contents).collect();
+        let snapshots = pool.snapshots(None).expect("the pool is open").into_iter();
+        let snapshots = snapshots.map(|snapshot| (snapshot.path.to_string(), snapshot.capacity_bytes));
+        let volumes = pool.volumes().into_iter().map(|volume| (volume.name, volume.capacity_bytes));
+        let volumes = volumes.chain(snapshots).map(contents).collect();
         let expected = Expected {
             format_version,
             made_by: format!("stripewise {}", env!("CARGO_PKG_VERSION")),

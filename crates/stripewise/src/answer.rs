@@ -6,6 +6,7 @@ mod found;
 mod jobs;
 mod load;
 mod pool_change;
+mod snapshots;
 mod volumes;
 
 use stripewise_control::jobs::{Done, ScrubbedVolume};
@@ -19,6 +20,7 @@ use crate::report::{Shown, volume_table};
 
 pub(crate) use drives::DRIVE_COLUMNS;
 pub(crate) use load::print_interval;
+pub(crate) use snapshots::SNAPSHOT_COLUMNS;
 
 /// Columns of the list of pools.
 pub(crate) const POOL_COLUMNS: [&str; 4] = ["POOL", ">DRIVES", ">PRESENT", "ID"];
@@ -103,6 +105,9 @@ fn before(response: &Response, app: &App) {
         Response::Volumes(volumes) if volumes.volumes.is_empty() => {
             app.note("no volumes; create one with `stripewise volume create POOL/VOL --layout LAYOUT`");
         }
+        Response::Snapshots(of) if of.snapshots.is_empty() => {
+            app.note("no snapshots; take one with `stripewise snapshot create POOL/VOL@NAME`");
+        }
         Response::PoolChanged(changed) => pool_change::before(changed, app),
         _ => {}
     }
@@ -112,6 +117,9 @@ fn before(response: &Response, app: &App) {
 fn after(response: &Response, app: &App) {
     match response {
         Response::PoolChanged(changed) => pool_change::after(changed, app),
+        Response::Differences(of) if !of.rest.is_empty() => {
+            app.note(format!("more ranges follow: {}", of.rest));
+        }
         Response::PoolsFound(found) => found::after(found, app),
         Response::PoolExported(exported) => found::after_export(exported, app),
         _ => {}
@@ -144,6 +152,9 @@ fn words(response: &Response, page: &mut Page) {
             }
         }
         Response::VolumeChanged(changed) => volumes::words(changed, page),
+        Response::Snapshots(of) => snapshots::list(&of.snapshots, page),
+        Response::SnapshotsChanged(changed) => snapshots::changed(changed, page),
+        Response::Differences(of) => snapshots::differences(of, page),
         Response::VolumeRead => {}
         Response::VolumeWritten(written) => volumes::written(written, page),
         Response::DriveList(of) => drives::list(of, page),

@@ -54,6 +54,9 @@ pub(crate) enum Command {
     /// Create and manage volumes
     #[command(subcommand)]
     Volume(VolumeCommand),
+    /// Take and manage snapshots of log volumes
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Run pools in virtual time
     #[command(subcommand)]
     Simulate(SimulateCommand),
@@ -74,6 +77,7 @@ impl Command {
         Ok(Some(match self {
             Self::Pool(command) => return command.request(),
             Self::Volume(command) => command.request()?,
+            Self::Snapshot(command) => command.request(),
             Self::Drive(DriveCommand::List(options)) => options.request().into(),
             Self::Drive(DriveCommand::Show(options)) => options.request().into(),
             Self::Drive(DriveCommand::Locate(options)) => options.request().into(),
@@ -102,6 +106,7 @@ impl Command {
             Self::Pool(PoolCommand::Events(options)) => options.list.form(&answer::EVENT_COLUMNS),
             Self::Pool(PoolCommand::Get(options)) => options.list.form(&answer::SETTING_COLUMNS),
             Self::Volume(VolumeCommand::List(options)) => options.list.form(&report::VOLUME_COLUMNS),
+            Self::Snapshot(SnapshotCommand::List(options)) => options.list.form(&answer::SNAPSHOT_COLUMNS),
             Self::Drive(DriveCommand::List(options)) => options.list.form(&answer::DRIVE_COLUMNS),
             _ => Ok(ListForm::default()),
         }
@@ -246,6 +251,33 @@ impl VolumeCommand {
             Self::Write(options) => options.request().into(),
             Self::Delete(options) => options.request().into(),
         })
+    }
+}
+
+/// Commands on snapshots.
+#[derive(Subcommand)]
+pub(crate) enum SnapshotCommand {
+    /// Take snapshots of log volumes; those of one pool are of one instant
+    Create(snapshot::create::Options),
+    /// List snapshots
+    List(snapshot::list::Options),
+    /// Show the ranges in which two snapshots of a volume differ
+    Diff(snapshot::diff::Options),
+    /// Give a volume the contents of a snapshot; all later writes are lost
+    Rollback(snapshot::rollback::Options),
+    /// Delete snapshots and free the space that only they hold
+    Delete(snapshot::delete::Options),
+}
+
+impl SnapshotCommand {
+    fn request(&self) -> Request {
+        match self {
+            Self::Create(options) => options.request().into(),
+            Self::List(options) => options.request().into(),
+            Self::Diff(options) => options.request().into(),
+            Self::Rollback(options) => options.request().into(),
+            Self::Delete(options) => options.request().into(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Dispatches pool requests to their operations, which run on the executor: alone in a process, or
 //! beside other requests in a daemon.
 
-use stripewise_control::operations::{alert_test, drives, jobs, mounts, pools, volumes};
+use stripewise_control::operations::{alert_test, drives, jobs, mounts, pools, snapshots, volumes};
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
 
@@ -43,6 +43,11 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::ReadVolume(asked) => Box::pin(volume::read::run(asked, app)).await,
         Request::WriteVolume(asked) => Box::pin(volume::write::run(asked, app)).await,
         Request::DeleteVolume(asked) => Box::pin(volumes::delete::run(asked, app)).await,
+        Request::CreateSnapshots(asked) => Box::pin(snapshots::create::run(asked, app)).await,
+        Request::ListSnapshots(asked) => Box::pin(snapshots::list::run(asked, app)).await,
+        Request::CompareSnapshots(asked) => Box::pin(snapshots::diff::run(asked, app)).await,
+        Request::RollBack(asked) => Box::pin(snapshots::rollback::run(asked, app)).await,
+        Request::DeleteSnapshots(asked) => Box::pin(snapshots::delete::run(asked, app)).await,
         Request::ListDrives(asked) => Box::pin(drives::list::run(asked, app)).await,
         Request::ShowDrives(asked) => Box::pin(drives::show::run(asked, app)).await,
         Request::Mount(asked) => Box::pin(mounts::mount(asked, app)).await,

@@ -93,6 +93,7 @@ fn run(command: &Command, app: &App) -> Result<Exit> {
         }
         Command::Pool(_)
         | Command::Volume(_)
+        | Command::Snapshot(_)
         | Command::Alert(_)
         | Command::Umount(_)
         | Command::Drive(

@@ -273,8 +273,14 @@ fn layout_in_words(volume: &VolumeReport) -> String {
 /// State of a log, for people.
 pub(crate) fn log_in_words(log: &LogReport) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.1}"));
+    let snapshots = match (log.snapshots.unwrap_or(0), log.snapshot_bytes.unwrap_or(0)) {
+        (0, _) => String::new(),
+        (count, bytes) => {
+            format!(", {} holding at least {}", counted(count as usize, "snapshot"), ByteSize(bytes))
+        }
+    };
     format!(
-        "{} % live, {} bytes written per client byte, cleaning {} MB/s, {} % reserve",
+        "{} % live{snapshots}, {} bytes written per client byte, cleaning {} MB/s, {} % reserve",
         number(log.live_percent),
         number(log.written_per_client_byte),
         number(log.cleaning_mb_per_s),

@@ -5,6 +5,9 @@ use stripewise_pool::{LogTask, PoolError};
 
 use crate::notation::size::ByteSize;
 
+/// Names of snapshots that a hint lists.
+const NAMES_SHOWN: usize = 5;
+
 /// Recommended remedy for an error of a pool.
 pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
     Some(match error {
@@ -140,6 +143,42 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
         }
         PoolError::Layout(error) | PoolError::Array(ArrayError::Layout(error)) => error.hint(),
         PoolError::LogVolume { task, volume, .. } => of_log(task, volume),
+        PoolError::WithoutSnapshots { pool, .. } => format!(
+            "log volumes have snapshots: create one with `stripewise volume create {pool}/NAME --layout \
+                 LAYOUT --log`, and copy the data to it"
+        ),
+        PoolError::SnapshotExists { pool, path } => {
+            format!("choose another name, or delete it first: stripewise snapshot delete {pool}/{path}")
+        }
+        PoolError::NoSuchSnapshot { path, known, .. } if known.is_empty() => {
+            format!("volume {} has no snapshots", path.volume)
+        }
+        PoolError::NoSuchSnapshot { pool, path, known } => {
+            let newest: Vec<&str> = known.iter().rev().take(NAMES_SHOWN).map(String::as_str).collect();
+            format!(
+                "volume {} has {}{}; `stripewise snapshot list {pool}/{}` lists them",
+                path.volume,
+                newest.join(", "),
+                if known.len() > NAMES_SHOWN { ", …" } else { "" },
+                path.volume
+            )
+        }
+        PoolError::TooManySnapshots { pool, .. } => {
+            format!("delete some of them; `stripewise snapshot list {pool}` lists them, the oldest first")
+        }
+        PoolError::NewerSnapshots { pool, path, newer } => format!(
+            "a rollback with -r deletes {}: stripewise snapshot rollback -r {pool}/{path}",
+            match &newer[..] {
+                [one] => one.clone(),
+                [.., last] => format!("them, from {} to {last}", newer[0]),
+                [] => "none".to_owned(),
+            }
+        ),
+        PoolError::HasSnapshots { pool, first, .. } => format!(
+            "`stripewise snapshot list {pool}/{}` lists them; delete them first: stripewise snapshot delete \
+                 {pool}/{first} …",
+            first.volume
+        ),
         PoolError::SeekBoundSlices { .. } => "give it one slice: --slices 1".to_owned(),
         PoolError::TooSmallForSlices { least_bytes, .. } => {
             format!("give it {} or more, or fewer slices", ByteSize(*least_bytes))
@@ -175,7 +214,7 @@ fn in_mib(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use stripewise_layout::{LayoutError, Level};
-    use stripewise_pool::{DriveId, PoolId};
+    use stripewise_pool::{DriveId, PoolId, SnapshotPath};
 
     use super::*;
 
@@ -188,6 +227,7 @@ mod tests {
     #[test]
     fn each_refusal_names_its_remedy() {
         let (drive, pool, volume) = (|| "sdb".to_owned(), || "tank".to_owned(), || "v".to_owned());
+        let path = || SnapshotPath::parse("v@monday").expect("a snapshot");
         let pool_id = || serde_json::from_str::<PoolId>(ID).expect("an id");
         let id = serde_json::from_str::<DriveId>(ID).expect("an id");
         let cases = [
@@ -247,6 +287,25 @@ mod tests {
                     task: LogTask::Move { drive: drive() },
                 },
                 "`pool replace` then rebuilds",
+            ),
+            (PoolError::WithoutSnapshots { pool: pool(), volume: volume() }, "--log`"),
+            (
+                PoolError::SnapshotExists { pool: pool(), path: path() },
+                "stripewise snapshot delete tank/v@monday",
+            ),
+            (
+                PoolError::NoSuchSnapshot { pool: pool(), path: path(), known: names(&["a", "b"]) },
+                "volume v has b, a;",
+            ),
+            (PoolError::NoSuchSnapshot { pool: pool(), path: path(), known: names(&[]) }, "no snapshots"),
+            (PoolError::TooManySnapshots { pool: pool(), snapshots: 9 }, "stripewise snapshot list tank`"),
+            (
+                PoolError::NewerSnapshots { pool: pool(), path: path(), newer: names(&["a", "b"]) },
+                "from a to b: stripewise snapshot rollback -r tank/v@monday",
+            ),
+            (
+                PoolError::HasSnapshots { pool: pool(), snapshots: 2, first: path() },
+                "stripewise snapshot delete tank/v@monday",
             ),
             (PoolError::SeekBoundSlices { volume: volume(), slices: 4 }, "--slices 1"),
             (

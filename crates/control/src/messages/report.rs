@@ -4,7 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use stripewise_pool::{
-    Activity, DriveStatus, Event, HostUse, LogStatus, Notice, PoolStatus, SlotStatus, TierInfo, VolumeInfo,
+    Activity, DriveStatus, Event, HostUse, LogStatus, Notice, PoolStatus, SlotStatus, SnapshotInfo, TierInfo,
+    VolumeInfo,
 };
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
@@ -302,6 +303,35 @@ pub struct VolumeReport {
     pub failure: Option<String>,
 }
 
+/// A snapshot of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SnapshotReport {
+    /// Pool name.
+    pub pool: String,
+    /// Volume name.
+    pub volume: String,
+    /// The snapshot's own name.
+    pub name: String,
+    /// Size of the volume when it was taken.
+    pub capacity_bytes: u64,
+    /// When it was taken, milliseconds since 1970.
+    pub created_unix_ms: u64,
+}
+
+impl SnapshotReport {
+    /// Report on a snapshot in a pool.
+    pub fn new(pool: &str, snapshot: SnapshotInfo) -> Self {
+        let SnapshotInfo { path, capacity_bytes, created_unix_ms } = snapshot;
+        Self {
+            pool: pool.to_owned(),
+            volume: path.volume,
+            name: path.snapshot,
+            capacity_bytes,
+            created_unix_ms,
+        }
+    }
+}
+
 /// A log volume, which never overwrites. Counters begin when the pool is opened; what is `null` is
 /// unknown.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -314,6 +344,12 @@ pub struct LogReport {
     pub live_bytes: Option<u64>,
     /// Share of the space for clients that is live.
     pub live_percent: Option<f64>,
+    /// Number of snapshots.
+    #[serde(default)]
+    pub snapshots: Option<u64>,
+    /// Live data that only snapshots hold; a lower bound until the map was merged.
+    #[serde(default)]
+    pub snapshot_bytes: Option<u64>,
     /// Data that clients wrote.
     pub client_bytes: Option<u64>,
     /// Data, moved data and map written to segments.
@@ -338,6 +374,8 @@ impl From<LogStatus> for LogReport {
             segment_bytes: log.segment_bytes,
             live_bytes: open.map(|open| open.live_bytes),
             live_percent: open.map(|open| open.live_percent()),
+            snapshots: open.map(|open| open.snapshots),
+            snapshot_bytes: open.map(|open| open.snapshot_bytes),
             client_bytes: open.map(|open| open.client_bytes),
             segment_written_bytes: open.map(|open| open.written_bytes),
             moved_bytes: open.map(|open| open.moved_bytes),

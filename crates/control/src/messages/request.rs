@@ -12,7 +12,7 @@ use stripewise_pool::{JobKind, Pin, Role as DriveRole};
 
 use crate::messages::roles::Role;
 use crate::notation::file_system::FileSystem;
-use crate::notation::names::{PoolName, VolumeName};
+use crate::notation::names::{PoolName, ReadableName, SnapshotName, VolumeName};
 use crate::notation::size::WantedSize;
 
 mod settings;
@@ -343,8 +343,8 @@ requests! {
     }
     /// Bytes of a volume.
     ReadVolume as "volume read" {
-        /// The volume.
-        volume: VolumeName,
+        /// The volume, or a snapshot of one.
+        volume: ReadableName,
         /// The first byte.
         offset: u64,
         /// Number of bytes; to the volume's end if left out.
@@ -363,6 +363,41 @@ requests! {
         volume: VolumeName,
         /// That is meant.
         yes: bool,
+    }
+    /// To take snapshots of volumes.
+    CreateSnapshots as "snapshot create" {
+        /// The snapshots; those of a pool are of one instant.
+        snapshots: Vec<SnapshotName>,
+    }
+    /// The snapshots of pools, or of a volume.
+    ListSnapshots as "snapshot list" {
+        /// The pool; all known ones if left out.
+        pool: Option<PoolName>,
+        /// Its volume; all if left out.
+        volume: Option<VolumeName>,
+    }
+    /// To delete snapshots.
+    DeleteSnapshots as "snapshot delete" {
+        /// The snapshots.
+        snapshots: Vec<SnapshotName>,
+    }
+    /// To give a volume the contents of a snapshot.
+    RollBack as "snapshot rollback" {
+        /// The snapshot.
+        snapshot: SnapshotName,
+        /// Delete the snapshots that were taken later.
+        delete_newer: bool,
+    }
+    /// The ranges in which two snapshots of a volume differ.
+    CompareSnapshots as "snapshot diff" {
+        /// The older one.
+        snapshot: SnapshotName,
+        /// The newer one, or the volume as it is now.
+        newer: Box<ReadableName>,
+        /// Offset from which ranges are shown.
+        offset: u64,
+        /// Most ranges to show; a usual number if left out.
+        limit: Option<usize>,
     }
     /// The drives of pools.
     ListDrives as "drive list" {
@@ -425,6 +460,8 @@ impl Request {
             | Self::GetSettings(_)
             | Self::ListDrives(_)
             | Self::ListVolumes(_)
+            | Self::ListSnapshots(_)
+            | Self::CompareSnapshots(_)
             | Self::ShowVolume(_) => Role::Read,
             Self::AddDrives(AddDrives { force: true, .. })
             | Self::ReplaceDrive(ReplaceDrive { force: true, .. })
@@ -439,6 +476,8 @@ impl Request {
             // Overwritten data is lost.
             | Self::WriteVolume(_)
             | Self::DeleteVolume(_)
+            | Self::DeleteSnapshots(_)
+            | Self::RollBack(_)
             // The folder is one of the whole system.
             | Self::Mount(_)
             | Self::Unmount(_) => Role::Admin,
@@ -455,6 +494,7 @@ impl Request {
             | Self::WaitForJob(_)
             | Self::ChangeSettings(_)
             | Self::CreateVolume(_)
+            | Self::CreateSnapshots(_)
             | Self::ResizeVolume(_)
             | Self::ConvertVolume(_)
             | Self::PinVolume(_)
@@ -500,6 +540,11 @@ impl Request {
             | Self::ConvertVolume(ConvertVolume { volume, .. })
             | Self::PinVolume(PinVolume { volume, .. })
             | Self::DeleteVolume(DeleteVolume { volume, .. }) => vec![volume.pool.clone()],
+            Self::CreateSnapshots(CreateSnapshots { snapshots })
+            | Self::DeleteSnapshots(DeleteSnapshots { snapshots }) => {
+                snapshots.iter().map(|snapshot| snapshot.volume.pool.clone()).collect()
+            }
+            Self::RollBack(RollBack { snapshot, .. }) => vec![snapshot.volume.pool.clone()],
             // No pool has such a name.
             _ => vec![format!(" {}", self.name())],
         };
@@ -525,6 +570,8 @@ impl Request {
                 | Self::GetSettings(_)
                 | Self::ListDrives(_)
                 | Self::ListVolumes(_)
+                | Self::ListSnapshots(_)
+                | Self::CompareSnapshots(_)
                 | Self::ShowVolume(_)
                 | Self::ReadVolume(_)
                 | Self::ShowDrives(_)
@@ -586,6 +633,11 @@ mod tests {
         assert_eq!(Request::from(add).changes(), ["below", "tank"]);
         let rename = RenamePool { pool: pool("tank"), new_name: pool("lake") };
         assert_eq!(Request::from(rename).changes(), ["lake", "tank"]);
+        let name = |name: &str| name.parse().expect("a name");
+        let snapshots = vec![name("tank/a@x"), name("lake/a@x"), name("tank/b@x")];
+        let create = Request::from(CreateSnapshots { snapshots });
+        assert_eq!(create.changes(), ["lake", "tank"]);
+        assert_eq!(create.to_string(), "snapshot create tank/a@x lake/a@x tank/b@x");
         assert!(Request::from(ListPools {}).changes().is_empty());
         assert_eq!(Request::from(TestAlerts {}).changes(), [" alert test"]);
     }

@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 use crate::daemon::alerts::Sent;
 use crate::drives::hardware::Hardware;
 use crate::jobs::Done;
-use crate::messages::report::{DriveReport, EventReport, PoolReport, VolumeReport};
+use crate::messages::report::{DriveReport, EventReport, PoolReport, SnapshotReport, VolumeReport};
 use crate::messages::request::Setting;
-use crate::notation::names::VolumeName;
+use crate::notation::names::{SnapshotName, VolumeName};
 use crate::pools::load::Load;
 use crate::registry::KnownPool;
 
@@ -46,6 +46,12 @@ pub enum Response {
     Volume(Volumes),
     /// A volume was changed.
     VolumeChanged(VolumeChanged),
+    /// Snapshots of pools.
+    Snapshots(Snapshots),
+    /// Snapshots were taken or deleted.
+    SnapshotsChanged(SnapshotsChanged),
+    /// Differences of snapshots.
+    Differences(Differences),
     /// Data of a volume was sent to the caller's output.
     VolumeRead,
     /// The caller's input was written to a volume.
@@ -348,6 +354,62 @@ pub enum VolumeChange {
     Pinned(Pin),
     /// The volume was deleted.
     Deleted,
+}
+
+/// Snapshots of volumes.
+#[derive(Serialize, ToSchema)]
+pub struct Snapshots {
+    /// None or more, the oldest of each volume first.
+    pub snapshots: Vec<SnapshotReport>,
+}
+
+/// Snapshots that were taken or deleted.
+#[derive(Serialize, ToSchema)]
+pub struct SnapshotsChanged {
+    /// The snapshots of the volumes after the change.
+    pub snapshots: Vec<SnapshotReport>,
+    /// Names of the snapshots that were taken or deleted.
+    #[serde(skip)]
+    pub names: Vec<SnapshotName>,
+    /// The change.
+    #[serde(skip)]
+    pub change: SnapshotChange,
+}
+
+/// A change of snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotChange {
+    /// They were taken.
+    Created,
+    /// They were deleted.
+    Deleted,
+    /// The volume was rolled back to one.
+    RolledBack,
+}
+
+/// Ranges in which two snapshots of a volume differ, or a snapshot and the volume.
+#[derive(Serialize, ToSchema)]
+pub struct Differences {
+    /// The ranges, in order.
+    pub ranges: Vec<DifferenceReport>,
+    /// Sum of their lengths.
+    pub changed_bytes: u64,
+    /// Offset from which on there may be more; `null` at the end.
+    pub next_offset_bytes: Option<u64>,
+    /// Options that show the rest, as text.
+    #[serde(skip)]
+    pub rest: String,
+}
+
+/// A range that differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct DifferenceReport {
+    /// Offset of its first byte.
+    pub offset_bytes: u64,
+    /// Length.
+    pub length_bytes: u64,
+    /// True if the newer one has data there; false if it reads as zeros.
+    pub has_data: bool,
 }
 
 /// Data written to a volume.

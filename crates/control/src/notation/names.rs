@@ -1,11 +1,12 @@
-//! Names of pools and volumes as typed: `tank`, `tank/data`. They become file names, NBD export
-//! names and shell words, so their characters are restricted. Expected faults: any text that a user
-//! may type.
+//! Names of pools, volumes and snapshots as typed: `tank`, `tank/data`, `tank/data@monday`. They
+//! become file names, NBD export names and shell words, so their characters are restricted.
+//! Expected faults: any text that a user may type.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use stripewise_pool::SnapshotPath;
 
 /// Longest name, in bytes.
 const LONGEST: usize = 63;
@@ -25,6 +26,51 @@ pub struct VolumeName {
     pub pool: String,
     /// The volume's own name.
     pub volume: String,
+}
+
+/// A snapshot with its volume: `POOL/VOL@NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SnapshotName {
+    /// Its volume.
+    pub volume: VolumeName,
+    /// The snapshot's own name.
+    pub snapshot: String,
+}
+
+impl SnapshotName {
+    /// The snapshot as its pool names it.
+    pub fn path(&self) -> SnapshotPath {
+        SnapshotPath { volume: self.volume.volume.clone(), snapshot: self.snapshot.clone() }
+    }
+}
+
+/// A volume, or a snapshot of one: `POOL/VOL` or `POOL/VOL@NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum ReadableName {
+    /// A volume.
+    Volume(VolumeName),
+    /// A snapshot.
+    Snapshot(SnapshotName),
+}
+
+impl ReadableName {
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        match self {
+            Self::Volume(name) => &name.pool,
+            Self::Snapshot(name) => &name.volume.pool,
+        }
+    }
+
+    /// Its name in the pool.
+    pub fn in_pool(&self) -> String {
+        match self {
+            Self::Volume(name) => name.volume.clone(),
+            Self::Snapshot(name) => name.path().to_string(),
+        }
+    }
 }
 
 /// A word as a shell takes it.
@@ -71,6 +117,72 @@ impl FromStr for VolumeName {
         check("pool", pool)?;
         check("volume", volume)?;
         Ok(Self { pool: pool.to_owned(), volume: volume.to_owned() })
+    }
+}
+
+impl FromStr for SnapshotName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Some((volume, snapshot)) = text.split_once('@') else {
+            return Err(format!("`{text}` is not of the form POOL/VOL@NAME"));
+        };
+        check("snapshot", snapshot)?;
+        Ok(Self { volume: volume.parse()?, snapshot: snapshot.to_owned() })
+    }
+}
+
+impl TryFrom<String> for SnapshotName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<SnapshotName> for String {
+    fn from(name: SnapshotName) -> Self {
+        name.to_string()
+    }
+}
+
+impl fmt::Display for SnapshotName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.volume, self.snapshot)
+    }
+}
+
+impl FromStr for ReadableName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.contains('@') {
+            true => text.parse().map(Self::Snapshot),
+            false => text.parse().map(Self::Volume),
+        }
+    }
+}
+
+impl TryFrom<String> for ReadableName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<ReadableName> for String {
+    fn from(name: ReadableName) -> Self {
+        name.to_string()
+    }
+}
+
+impl fmt::Display for ReadableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Volume(name) => name.fmt(f),
+            Self::Snapshot(name) => name.fmt(f),
+        }
     }
 }
 
@@ -124,6 +236,20 @@ mod tests {
         assert_eq!((name.pool.as_str(), name.volume.as_str()), ("tank-1", "data.v2"));
         for text in ["tank", "/a", "tank/", "tank/a/b", "tank/..", "-t/a", "tank/a b", "tänk/a", "tank/\n"] {
             assert!(text.parse::<VolumeName>().is_err(), "{text:?}");
+        }
+        let name: SnapshotName = "tank/data@2026-11-28.daily".parse().expect("a name");
+        assert_eq!((name.volume.volume.as_str(), name.snapshot.as_str()), ("data", "2026-11-28.daily"));
+        for text in
+            ["tank/data", "tank@a", "tank/data@", "tank/data@a@b", "tank/data@a/b", "@a", "tank/a b@c"]
+        {
+            assert!(text.parse::<SnapshotName>().is_err(), "{text:?}");
+        }
+        for (text, in_pool) in [("tank/data", "data"), ("tank/data@a", "data@a")] {
+            let name: ReadableName = text.parse().expect("a name");
+            assert_eq!(
+                (name.pool(), name.in_pool(), name.to_string()),
+                ("tank", in_pool.into(), text.into())
+            );
         }
         for name in ["tänk", "プール", "x y", "", ".x", &"x".repeat(64), &"ä".repeat(64)] {
             let refused = name.parse::<PoolName>().expect_err("no name");

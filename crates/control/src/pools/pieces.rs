@@ -6,7 +6,7 @@ use std::ops::Range;
 use stripewise_pool::Volume;
 
 use crate::failure::{Result, pool_failure};
-use crate::notation::names::VolumeName;
+use crate::notation::names::{ReadableName, VolumeName};
 use crate::pools::session::Session;
 
 /// Maximum pieces in flight; with [`LARGEST_BYTES`] this bounds the memory of a transfer.
@@ -54,8 +54,13 @@ pub fn aligned(piece: &Range<u64>, sector_bytes: u64) -> (u64, usize) {
 
 /// Returns the open volume of this name.
 pub fn find_volume(session: &Session, name: &VolumeName) -> Result<Volume> {
+    find_readable(session, &ReadableName::Volume(name.clone()))
+}
+
+/// Returns the open volume of this name, or the snapshot.
+pub fn find_readable(session: &Session, name: &ReadableName) -> Result<Volume> {
     session.refuse_if_used_elsewhere()?;
-    session.pool.volume(&name.volume).map_err(|error| pool_failure(format!("cannot use `{name}`"), &error))
+    session.pool.volume(&name.in_pool()).map_err(|error| pool_failure(format!("cannot use `{name}`"), &error))
 }
 
 #[cfg(test)]

@@ -16,14 +16,13 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-use stripewise_pool::Pool;
-use stripewise_pool::VolumeId;
+use stripewise_pool::{Id, Pool, VolumeId};
 
 use super::Tree;
 use super::wire::{FileAttr, FileType};
 use crate::block::{Export, Exports, VolumeExport};
 use crate::losses::Seen;
-use crate::pools::PoolExports;
+use crate::pools::{PoolExports, names_in};
 
 /// The node number of the mounted folder.
 pub(super) const ROOT: u64 = 1;
@@ -172,11 +171,14 @@ impl Files {
         };
         // A pool that is no longer served has none to show.
         let Some(pool) = self.pool(&pool) else { return Some(Vec::new()) };
-        let volumes = pool.volumes().into_iter().map(|volume| {
-            let place = Place::Volume(format!("{}/{}", pool.name(), volume.name), volume.id);
-            self.entry(volume.name, &place, FileType::RegularFile)
+        let known = |name: &String| self.exports.look_at(&format!("{}/{name}", pool.name()));
+        let files = names_in(&pool).into_iter().map(|name| {
+            // One that cannot be opened is listed all the same.
+            let id = known(&name).map_or(Id(0), |export| export.volume().id());
+            let place = Place::Volume(format!("{}/{name}", pool.name()), id);
+            self.entry(name, &place, FileType::RegularFile)
         });
-        Some(volumes.collect())
+        Some(files.collect())
     }
 
     /// The pools whose space the node's file system reports.
@@ -274,7 +276,8 @@ impl Files {
             Place::Volume(name, id) => {
                 let export = self.exports.look_at(name).filter(|export| export.volume().id() == *id)?;
                 let size = export.size_bytes();
-                let written = export.volume().info()?.written_bytes.unwrap_or(size);
+                let info = export.volume().info();
+                let written = info.and_then(|info| info.written_bytes).unwrap_or(size);
                 Some(FileAttr {
                     size,
                     blocks: written.min(size).div_ceil(512),

@@ -76,9 +76,10 @@ fn with_candidates(command: Command) -> Command {
         let name = arg.get_value_names().and_then(|names| names.first()).map(|name| name.to_string());
         match name.as_deref() {
             Some("POOL") => arg.add(ArgValueCandidates::new(|| candidates(names::pools()))),
-            Some("POOL/VOL" | "POOL[/VOL]") => {
+            Some("POOL/VOL" | "POOL[/VOL]" | "POOL/VOL[@NAME]") => {
                 arg.add(ArgValueCandidates::new(|| candidates(names::volumes())))
             }
+            Some("POOL/VOL@NAME") => arg.add(ArgValueCandidates::new(|| candidates(names::snapshots()))),
             Some("DRIVE" | "OLD" | "NEW") => arg.add(ArgValueCompleter::new(drives)),
             _ => arg,
         }

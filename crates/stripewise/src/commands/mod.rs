@@ -14,6 +14,7 @@ pub(crate) mod mount;
 pub(crate) mod pool;
 pub(crate) mod serve;
 pub(crate) mod simulate_torture;
+pub(crate) mod snapshot;
 pub(crate) mod umount;
 pub(crate) mod volume;
 

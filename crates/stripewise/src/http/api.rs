@@ -50,6 +50,7 @@ mod openapi_rules;
 #[cfg(test)]
 mod openapi_values;
 mod roles;
+mod snapshots;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -98,6 +99,12 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Arc<Guard>, views: Rout
         .routes(routes!(volumes::list_volumes, volumes::create_volume))
         .routes(routes!(volumes::show_volume, volumes::change_volume, volumes::delete_volume))
         .routes(routes!(volumes::read_volume, volumes::write_volume))
+        .routes(routes!(snapshots::list_all_snapshots))
+        .routes(routes!(snapshots::list_pool_snapshots, snapshots::create_snapshots))
+        .routes(routes!(snapshots::list_snapshots))
+        .routes(routes!(snapshots::delete_snapshot))
+        .routes(routes!(snapshots::compare_snapshots))
+        .routes(routes!(snapshots::roll_back))
         .split_for_parts();
     let description = description::text(&description);
     let openapi = move || {

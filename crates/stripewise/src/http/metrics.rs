@@ -121,9 +121,13 @@ fn drives_and_jobs(app: &App, page: &mut Page) {
 /// Log volumes: their data and the cost of cleaning.
 fn logs<'a>(pools: impl Iterator<Item = &'a PoolReport> + Clone, page: &mut Page) {
     type OfLog = fn(&LogReport) -> Option<u64>;
-    let of_logs: [(&str, &str, &str, OfLog); 5] = [
+    let of_logs: [(&str, &str, &str, OfLog); 7] = [
         ("stripewise_log_live_bytes", "gauge", "Data of a log volume that is live, at most", |log| {
             log.live_bytes
+        }),
+        ("stripewise_log_snapshots", "gauge", "Snapshots of a log volume", |log| log.snapshots),
+        ("stripewise_log_snapshot_bytes", "gauge", "Data that only snapshots hold, at least", |log| {
+            log.snapshot_bytes
         }),
         ("stripewise_log_client_bytes_total", "counter", "Data that clients wrote to a log volume", |log| {
             log.client_bytes

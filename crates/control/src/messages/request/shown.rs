@@ -11,7 +11,19 @@ use super::Request;
 const SWITCHES: [&str; 2] = ["write_back", "checksums"];
 
 /// Fields that the command line takes without the name of an option, in its order.
-const WITHOUT_NAMES: [&str; 8] = ["pool", "volume", "target", "folder", "job", "drive", "drives", "new_name"];
+const WITHOUT_NAMES: [&str; 11] = [
+    "pool",
+    "volume",
+    "target",
+    "folder",
+    "job",
+    "drive",
+    "drives",
+    "new_name",
+    "snapshots",
+    "snapshot",
+    "newer",
+];
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -239,10 +239,12 @@ impl Negotiation {
     }
 }
 
-/// Finds an export by name, and returns its full name. An empty name selects the only export.
+/// Finds an export by name, and returns its full name. An empty name selects the only export,
+/// whatever snapshots it has.
 fn find<E: Exports>(exports: &Allowed<'_, E>, name: &str) -> Option<(String, Rc<E::Export>)> {
     if name.is_empty() {
         let mut names = exports.list();
+        names.retain(|name| !name.contains('@'));
         let name = names.pop().filter(|_| names.is_empty())?;
         let export = exports.find(&name)?;
         return Some((name, export));

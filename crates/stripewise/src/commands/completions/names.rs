@@ -25,6 +25,16 @@ pub(super) fn volumes() -> Vec<String> {
     items(&document["volumes"]).filter_map(name).collect()
 }
 
+/// Snapshots of the known pools, as `POOL/VOL@NAME`.
+pub(super) fn snapshots() -> Vec<String> {
+    let document = listed(&["snapshot", "list"]);
+    let name = |snapshot: &Value| {
+        let [pool, volume, name] = ["pool", "volume", "name"].map(|key| text(&snapshot[key]));
+        Some(format!("{}/{}@{}", pool?, volume?, name?))
+    };
+    items(&document["snapshots"]).filter_map(name).collect()
+}
+
 /// Paths of drives, each with its pool's name.
 pub(super) fn drives() -> Vec<(String, String)> {
     let document = listed(&["pool", "list"]);

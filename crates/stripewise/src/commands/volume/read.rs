@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use clap::Args;
 use stripewise_array::ArrayError;
-use stripewise_control::names::VolumeName;
-use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, aligned, find_volume};
+use stripewise_control::names::ReadableName;
+use stripewise_control::pools::pieces::{IN_FLIGHT, Pieces, aligned, find_readable};
 use stripewise_control::pools::session::with_pool_to_read;
 use stripewise_control::request::ReadVolume;
 use stripewise_control::response::Response;
@@ -26,9 +26,9 @@ use crate::progress::Progress;
 #[derive(Args)]
 #[command(after_help = "Example: stripewise volume read tank/data --offset 0 --length 1MiB")]
 pub(crate) struct Options {
-    /// The volume
-    #[arg(value_name = "POOL/VOL")]
-    name: VolumeName,
+    /// The volume, or a snapshot of one
+    #[arg(value_name = "POOL/VOL[@NAME]")]
+    name: ReadableName,
     /// Offset of the first byte
     #[arg(long, value_name = "N", default_value = "0")]
     offset: ByteSize,
@@ -52,9 +52,9 @@ pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Response> {
         return Err(Failure::usage("volume read prints raw data; it cannot be combined with --json"));
     }
     let name = &asked.volume;
-    with_pool_to_read(app, &name.pool, &format!("volume read {name}"), async |session| {
+    with_pool_to_read(app, name.pool(), &format!("volume read {name}"), async |session| {
         session.show_notices();
-        let volume = find_volume(session, name)?;
+        let volume = find_readable(session, name)?;
         let (capacity, offset) = (volume.capacity_bytes(), asked.offset);
         let length = asked.length.unwrap_or_else(|| capacity.saturating_sub(offset));
         if offset.checked_add(length).is_none_or(|end| end > capacity) {
@@ -75,7 +75,7 @@ type Answer = JoinHandle<std::result::Result<Buffer, ArrayError>>;
 async fn copy(
     context: &Context,
     volume: &Volume,
-    name: &VolumeName,
+    name: &ReadableName,
     range: std::ops::Range<u64>,
     printer: &Printer,
 ) -> Result<()> {
@@ -94,7 +94,7 @@ async fn copy(
         let Some((piece, answer)) = in_flight.pop_front() else { return Ok(()) };
         let buffer = answer.await.map_err(|error| {
             Failure::because(format!("cannot read volume `{name}` at {}", piece.start), &error)
-                .hint(format!("`stripewise pool status {}` shows the state of its drives", name.pool))
+                .hint(format!("`stripewise pool status {}` shows the state of its drives", name.pool()))
         })?;
         let skip = (piece.start - aligned(&piece, sector_bytes).0) as usize;
         let bytes = buffer.slice(skip..skip + (piece.end - piece.start) as usize);

@@ -139,6 +139,13 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("DELETE", text([volume, "?yes=true"]), Value::Null),
         ("GET", text([volume, "/bytes?offset=1&length=2"]), Value::Null),
         ("PUT", text([volume, "/bytes?offset=1"]), Value::Null),
+        ("GET", "/api/v1/snapshots", Value::Null),
+        ("GET", text([pool, "/snapshots"]), Value::Null),
+        ("POST", text([pool, "/snapshots"]), json!({"snapshots": ["a@monday", "b@monday"]})),
+        ("GET", text([volume, "/snapshots"]), Value::Null),
+        ("DELETE", text([volume, "/snapshots/monday"]), Value::Null),
+        ("GET", text([volume, "/snapshots/monday/diff?with=tuesday&offset=4096&limit=5"]), Value::Null),
+        ("POST", text([volume, "/snapshots/monday/rollback?delete_newer=true"]), Value::Null),
     ]
 }
 

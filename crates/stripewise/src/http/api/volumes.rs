@@ -1,7 +1,7 @@
 //! Paths of volumes and their contents.
 
 use axum::body::Bytes;
-use stripewise_control::names::VolumeName;
+use stripewise_control::names::{ReadableName, VolumeName};
 use stripewise_control::response::{VolumeChanged, VolumeWritten, Volumes};
 use stripewise_control::size::WantedSize;
 use stripewise_layout::LayoutSpec;
@@ -124,7 +124,7 @@ fn pin_of(word: &str) -> Result<Pin, Wrong> {
 /// A volume's name, from the pool and volume of a path.
 #[derive(Deserialize)]
 #[serde(try_from = "(PoolName, String)")]
-pub(super) struct Named(VolumeName);
+pub(super) struct Named(pub(super) VolumeName);
 
 impl TryFrom<(PoolName, String)> for Named {
     type Error = String;
@@ -231,6 +231,19 @@ pub(super) async fn delete_volume(
     api.document(DeleteVolume { volume, yes: confirmation.yes }).await
 }
 
+/// A volume, or a snapshot as `VOL@NAME`, from the pool and volume of a path.
+#[derive(Deserialize)]
+#[serde(try_from = "(PoolName, String)")]
+pub(super) struct Readable(ReadableName);
+
+impl TryFrom<(PoolName, String)> for Readable {
+    type Error = String;
+
+    fn try_from((pool, name): (PoolName, String)) -> Result<Self, String> {
+        format!("{pool}/{name}").parse().map(Self)
+    }
+}
+
 /// A range of bytes.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -242,7 +255,7 @@ pub(super) struct Range {
     length: Option<u64>,
 }
 
-/// Reads bytes of a volume.
+/// Reads bytes of a volume, or of its snapshot `VOL@NAME`.
 #[utoipa::path(get, path = "/api/v1/pools/{pool}/volumes/{volume}/bytes", params(Range),
     responses(
         (status = 200, content_type = "application/octet-stream"),
@@ -250,7 +263,7 @@ pub(super) struct Range {
         (status = 409, body = Problem)))]
 pub(super) async fn read_volume(
     api: Api,
-    Path(Named(volume)): OfVolume,
+    Path(Readable(volume)): Path<Readable>,
     Query(range): Query<Range>,
 ) -> Response {
     let Some(length) = range.length.filter(|length| *length <= MAX_BYTES as u64) else {

@@ -1,0 +1,7 @@
+//! Commands on snapshots.
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod diff;
+pub(crate) mod list;
+pub(crate) mod rollback;
