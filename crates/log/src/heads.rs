@@ -6,7 +6,6 @@
 
 use crate::error::LogError;
 use crate::map::lineage::{Birth, Branches, Kept, LAST_EPOCH, View, branch_start};
-use crate::roots::codec::Version;
 
 /// Snapshots of a log.
 const MOST_SNAPSHOTS: usize = 4096;
@@ -45,13 +44,6 @@ pub(crate) struct HeadRoots {
 }
 
 impl HeadRoots {
-    /// Bytes that they take in the roots.
-    fn bytes(&self) -> u64 {
-        let mut numbers = 0;
-        self.put(Version::WithSnapshots, &mut |_| numbers += 1);
-        numbers * 8
-    }
-
     /// True if there was never more than the volume in the log, or nothing of it is left.
     pub(crate) fn is_plain(&self) -> bool {
         self.snapshots.is_empty() && self.heads.len() == 1 && self.forks.len() == 1

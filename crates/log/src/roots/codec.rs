@@ -199,7 +199,14 @@ impl Roots {
 }
 
 impl HeadRoots {
-    pub(crate) fn put(&self, version: Version, put: &mut impl FnMut(u64)) {
+    /// Bytes that they take in the roots.
+    pub(crate) fn bytes(&self) -> u64 {
+        let mut numbers = 0;
+        self.put(Version::WithSnapshots, &mut |_| numbers += 1);
+        numbers * 8
+    }
+
+    fn put(&self, version: Version, put: &mut impl FnMut(u64)) {
         put(self.forks.len() as u64);
         self.forks.iter().for_each(|&fork| put(u64::from(fork)));
         put(u64::from(self.next_head));

@@ -119,7 +119,7 @@ fn snapshots_are_exports_that_cannot_be_written() {
     assert_eq!(client.ask(FLUSH, 0, 0, 0, &[]), 0);
     // The volume goes on beside it.
     let third = unique_bytes(LENGTH, 3);
-    sandbox.write("tank/log", 4096, &third);
+    assert_eq!(only.ask(WRITE, 0, 4096, LENGTH as u32, &third), 0);
     assert!(client.read(4096, LENGTH as u32) == old);
     let refused = sandbox.fails("snapshot delete tank/log@old");
     assert!(refused.contains("a client has tank/log@old open") && refused.contains("hint:"), "{refused}");

@@ -28,6 +28,9 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
         (_, None) if path == "/api/v1/mounts" => Role::Admin,
         ("POST", Some("/export" | "/rename")) => Role::Admin,
         ("DELETE", Some("" | "/volumes/{volume}")) => Role::Admin,
+        // Data is lost with a snapshot, and by going back to one.
+        ("DELETE", Some("/volumes/{volume}/snapshots/{snapshot}")) => Role::Admin,
+        ("POST", Some("/volumes/{volume}/snapshots/{snapshot}/rollback")) => Role::Admin,
         ("POST", None) if path == "/console/logout" => Role::Read,
         ("PUT", Some("/volumes/{volume}/bytes")) => Role::Admin,
         _ => Role::Operate,
