@@ -40,7 +40,11 @@ serve() { # name, number of cores, slices
 load() { # name of the server, layout, pattern, block, depth, connections, seconds: prints the rate in bytes per second
     fio --name=load --ioengine=nbd --uri="nbd+unix:///bench/$2?socket=$work/$1.sock" --rw="$3" --bs="$4" --iodepth="$5" \
         --size=320M --offset_increment=0 --numjobs="$6" --group_reporting --time_based --runtime="$7" --output-format=json \
-        | python3 -c 'import json, sys; job = json.load(sys.stdin)["jobs"][0]; print(job["read"]["bw_bytes"] + job["write"]["bw_bytes"])'
+        | python3 -c 'import json, sys
+# The engine has a line of its own before the document.
+text = sys.stdin.read()
+job = json.loads(text[text.index("{"):])["jobs"][0]
+print(job["read"]["bw_bytes"] + job["write"]["bw_bytes"])'
 }
 
 serve one 1 1
