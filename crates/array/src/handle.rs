@@ -207,8 +207,10 @@ pub struct HeldRows {
 
 impl Drop for HeldRows {
     fn drop(&mut self) {
-        let number = self.number;
-        self.array.visit(|array| array.release_held(number));
+        match &self.array.0 {
+            Place::Near(array) => array.release_held(self.number),
+            Place::Far(array) => array.release_held(self.number),
+        }
     }
 }
 

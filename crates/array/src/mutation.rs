@@ -141,6 +141,8 @@ mutations! {
     UnsettledServerAsked,
     /// A flush of a volume that is cut into slices leaves out the last one.
     FlushForgetsSlice,
+    /// A conversion does not wait for writes that came in on the thread of the old array.
+    ConversionBesideDirectWrites,
 }
 
 impl Mutation {

@@ -111,8 +111,7 @@ impl FuseMount {
         device::agree(&mount_point)?;
         let device = Device::new(Rc::new(network.message_file(mount_point.as_fd())?), MAX_UNDER_WAY_BYTES);
         let worker = Rc::new(Worker::new(exports, tree, host)?);
-        // Without clones, this thread serves alone.
-        let _ = receive_on_all(context, network, &mount_point, &worker);
+        receive_on_all(context, network, &mount_point, &worker);
         let of_mount = Rc::downgrade(&worker);
         let (ended, of_task) = (Rc::new(Ended::default()), context.clone());
         let theirs = ended.clone();

@@ -43,6 +43,9 @@ pub(crate) struct HeadRoots {
     pub(crate) snapshots: Vec<Snapshot>,
 }
 
+/// Bytes of roots for a branch with a head of its own.
+const BRANCH_BYTES: u64 = 32;
+
 impl HeadRoots {
     /// True if there was never more than the volume in the log, or nothing of it is left.
     pub(crate) fn is_plain(&self) -> bool {
@@ -260,12 +263,20 @@ impl Heads {
         Ok(())
     }
 
+    /// Begins a branch, in roots that have this much room.
+    fn fork(&mut self, at: Birth, room_bytes: u64) -> Result<Birth, LogError> {
+        if self.roots_bytes() + BRANCH_BYTES > room_bytes {
+            return Err(LogError::TooManyBranches);
+        }
+        self.branches.fork(at).ok_or(LogError::TooManyBranches)
+    }
+
     /// Makes the contents of a snapshot those of its head. Writes wait, and what the head had is
     /// kept, until [`Self::faded`].
-    pub(crate) fn roll_back(&mut self, id: u32, name: &str) -> Result<(), LogError> {
+    pub(crate) fn roll_back(&mut self, id: u32, name: &str, room_bytes: u64) -> Result<(), LogError> {
         let birth = self.snapshot(id, name)?.birth;
         let left = self.head(id)?.tip;
-        let tip = self.branches.fork(birth).ok_or(LogError::TooManyBranches)?;
+        let tip = self.fork(birth, room_bytes)?;
         self.fading.push(left);
         self.rolling_back = Some(id);
         self.set_tip(id, tip);
@@ -273,9 +284,9 @@ impl Heads {
     }
 
     /// Adds a head with the contents of a snapshot.
-    pub(crate) fn add_clone(&mut self, id: u32, name: &str) -> Result<u32, LogError> {
+    pub(crate) fn add_clone(&mut self, id: u32, name: &str, room_bytes: u64) -> Result<u32, LogError> {
         let Snapshot { birth, capacity_blocks, .. } = *self.snapshot(id, name)?;
-        let tip = self.branches.fork(birth).ok_or(LogError::TooManyBranches)?;
+        let tip = self.fork(birth, room_bytes)?;
         let new = self.next_head;
         self.next_head += 1;
         let view = self.branches.view(tip);

@@ -4,7 +4,7 @@
 //! Only its own thread changes the counts of a gate ([`Requests`]), so a request needs no atomic
 //! read-modify-write operation. Expected faults: those of the session (`session.rs`).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stripewise_drive::{Context, IoRequest, Operation};
@@ -38,6 +38,8 @@ pub(crate) struct GateState {
 /// Requests that passed one gate.
 #[derive(Default)]
 pub(crate) struct Requests {
+    /// The gate is on another thread than the session.
+    is_elsewhere: bool,
     all: AtomicU64,
     writes: AtomicU64,
     /// The last commit when something was written last, plus 1; 0: nothing was.
@@ -68,8 +70,8 @@ impl Requests {
 
 impl GateState {
     /// Registers a gate; its requests are counted from now on.
-    pub(crate) fn new_gate(&self) -> Arc<Requests> {
-        let requests = Arc::<Requests>::default();
+    pub(crate) fn new_gate(&self, is_elsewhere: bool) -> Arc<Requests> {
+        let requests = Arc::new(Requests { is_elsewhere, ..Requests::default() });
         self.gates.lock().unwrap_or_else(PoisonError::into_inner).push(requests.clone());
         requests
     }
@@ -77,6 +79,11 @@ impl GateState {
     /// Counts a request of a gate, and says what is to be done with it.
     pub(crate) fn judge(&self, gate: &Requests, request: &IoRequest, context: &Context) -> Passage {
         gate.note(request, self.generation());
+        if gate.is_elsewhere {
+            // Either this sees that nothing is kept up any more, or the home sees the request
+            // (`end_keeping`).
+            fence(Ordering::SeqCst);
+        }
         let keeps = self.begin_to_keep();
         if !self.is_stale(context) {
             return Passage { passes: true, looks: false, keeps };
@@ -155,9 +162,12 @@ impl GateState {
         !self.is_kept.load(Ordering::Acquire) && !self.is_kept.swap(true, Ordering::AcqRel)
     }
 
-    /// Records whether marks and looks are kept up.
-    pub(crate) fn set_kept(&self, is_kept: bool) {
-        self.is_kept.store(is_kept, Ordering::Release);
+    /// Ends keeping up marks and looks, unless a request has come since there were `requests`, or
+    /// one on another thread comes right now. True if the caller has to go on.
+    pub(crate) fn end_keeping(&self, requests: u64) -> bool {
+        self.is_kept.store(false, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.requests() != requests && self.begin_to_keep()
     }
 
     /// The look that a request asked for has ended.
@@ -210,7 +220,7 @@ mod tests {
     fn requests_of_all_gates_count() {
         let context = VirtualExecutor::new().context();
         let state = GateState::default();
-        let gates = [state.new_gate(), state.new_gate()];
+        let gates = [state.new_gate(false), state.new_gate(true)];
         assert_eq!((state.requests(), state.writes(), state.written_in()), (0, 0, None));
         state.set_generation(7);
         let first = state.judge(&gates[1], &write(), &context);
@@ -224,11 +234,24 @@ mod tests {
     }
 
     #[test]
+    fn a_request_at_the_last_moment_is_marked() {
+        let context = VirtualExecutor::new().context();
+        let state = GateState::default();
+        let gate = state.new_gate(true);
+        assert!(state.judge(&gate, &write(), &context).keeps);
+        let requests = state.requests();
+        assert!(!state.judge(&gate, &write(), &context).keeps, "it is kept up still");
+        assert!(state.end_keeping(requests), "so this request relies on the caller");
+        assert!(!state.end_keeping(state.requests()));
+        assert!(state.judge(&gate, &write(), &context).keeps, "a later one begins again");
+    }
+
+    #[test]
     fn requests_of_stale_shared_pools_wait_for_a_look() {
         let executor = VirtualExecutor::new();
         let context = executor.context();
         let (state, looked_ns) = (GateState::default(), context.boot_ns());
-        let gates = [state.new_gate(), state.new_gate()];
+        let gates = [state.new_gate(false), state.new_gate(true)];
         state.note_look(looked_ns, slept_so_far_ns(&context));
         executor.block_on(context.sleep_ns(FRESH_UNSHARED_NS + 1));
         let judged = |gate: usize| {

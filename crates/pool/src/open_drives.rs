@@ -141,6 +141,11 @@ impl OpenDrives {
         self.open.borrow_mut().insert(number, drive)
     }
 
+    /// Puts back a drive that was removed.
+    pub(crate) fn put_back(&self, number: u32, drive: OpenDrive) {
+        self.open.borrow_mut().insert(number, drive);
+    }
+
     /// A drive is not the pool's any more.
     pub(crate) fn remove(&self, number: u32) -> Option<OpenDrive> {
         self.open.borrow_mut().remove(&number)

@@ -66,7 +66,7 @@ impl Session {
         Rc::new(Self {
             pool,
             context: context.clone(),
-            gate: state.new_gate(),
+            gate: state.new_gate(false),
             state,
             seen_requests: Cell::new(0),
             rounds: Rounds::default(),
@@ -264,13 +264,10 @@ impl Inner {
                 marked = self.mark().await;
             }
             if marked.is_err() && !state.is_shared() {
-                state.set_kept(false);
-                return false;
+                return state.end_keeping(requests);
             }
         }
-        let goes_on = state.is_shared() || was_used || session.marks_due() > 0;
-        state.set_kept(goes_on);
-        goes_on
+        state.is_shared() || was_used || session.marks_due() > 0 || state.end_keeping(requests)
     }
 }
 
@@ -286,7 +283,7 @@ pub(crate) struct ShardGate {
 impl ShardGate {
     /// A gate of the thread of `context`.
     pub(crate) fn new(state: Arc<GateState>, context: &Context, host: Rc<dyn ArrayHost>) -> Rc<Self> {
-        Rc::new(Self { requests: state.new_gate(), state, context: context.clone(), host })
+        Rc::new(Self { requests: state.new_gate(true), state, context: context.clone(), host })
     }
 
     fn ask(&self, request: HostRequest) -> LocalBoxFuture<'static, ()> {

@@ -155,7 +155,8 @@ impl Focus {
             | Mutation::PassedOverForgotten
             | Mutation::IncompletePagesStay
             | Mutation::CheckpointInOneTurn
-            | Mutation::UnsettledServerAsked => return None,
+            | Mutation::UnsettledServerAsked
+            | Mutation::ConversionBesideDirectWrites => return None,
         })
     }
 }

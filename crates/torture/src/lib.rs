@@ -117,6 +117,8 @@ pub enum Drawn {
     /// Everything there is.
     #[default]
     Now,
+    /// No request of clients comes in on the thread of an array, past the home.
+    BeforeDirect,
     /// No volume is cut into slices.
     BeforeSlices,
     /// No volume is used as a file (in seeds that leave 1 when divided by 3).
@@ -133,9 +135,14 @@ pub enum Drawn {
 }
 
 impl Drawn {
+    /// True if clients' requests may come in on the threads of arrays.
+    pub(crate) fn has_direct(self) -> bool {
+        self == Self::Now
+    }
+
     /// True if volumes are cut into slices.
     pub(crate) fn has_slices(self) -> bool {
-        self == Self::Now
+        self.has_direct() || self == Self::BeforeDirect
     }
 
     /// True if volumes are used as files.

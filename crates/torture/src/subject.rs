@@ -68,6 +68,8 @@ pub(crate) struct Settings {
     pub tuning: Tuning,
     /// Number of shards that arrays are spread over.
     pub shards: usize,
+    /// Clients' requests come in on the threads of arrays, as far as these can serve them alone.
+    pub direct: bool,
     /// Settings of tiering, such as the interval between its decisions.
     pub tiers: TierOptions,
 }

@@ -103,14 +103,14 @@ impl ShardLink {
     }
 
     /// Opens a drive on the shard as well, for arrays there, until `member` lets go of it. `gate`
-    /// makes the gate before the pool's drives there, once. False if the drive can be used on this
-    /// thread only.
+    /// makes the gate before the pool's drives there, once. Without effect for a drive that can be
+    /// used on this thread only.
     pub fn open_member(
         &self,
         member: &Member,
         gate: impl FnOnce(&Context, Rc<dyn ArrayHost>) -> Rc<dyn Gate> + Send,
-    ) -> bool {
-        let Some(again) = member.for_another_thread() else { return false };
+    ) {
+        let Some(again) = member.for_another_thread() else { return };
         let number = self.site;
         visit(&*self.shard, || {
             let site = site::known(number).expect("a site is there as long as its link");
@@ -128,7 +128,6 @@ impl ShardLink {
             // A thread that has ended has no members.
             let _ = shard.visit(&mut end);
         }));
-        true
     }
 
     /// Runs work on the shard, to its end even if the caller is dropped.
@@ -203,6 +202,17 @@ impl FarArray {
     pub(crate) fn visit<R: Send>(&self, look: impl FnOnce(&Array) -> R + Send) -> R {
         let (site, number) = (self.link.site, self.number);
         visit(&*self.link.shard, move || look(&known(site, number)))
+    }
+
+    /// Releases stripes that are kept held. When an executor is dropped, a task may end after the
+    /// array it works on.
+    pub(crate) fn release_held(&self, held: u64) {
+        let (site, number) = (self.link.site, self.number);
+        visit(&*self.link.shard, move || {
+            if let Some(array) = site::array(site, number) {
+                array.release_held(held);
+            }
+        });
     }
 
     /// Runs work of the array, to its end even if the caller is dropped.

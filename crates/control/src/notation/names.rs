@@ -98,6 +98,27 @@ fn check(what: &str, name: &str) -> Result<(), String> {
     Err(format!("{what} name `{}` {why}; {RULE}", name.escape_debug()))
 }
 
+/// Has documents hold names as they are typed.
+macro_rules! as_typed {
+    ($($name:ty),+) => {$(
+        impl TryFrom<String> for $name {
+            type Error = String;
+
+            fn try_from(text: String) -> Result<Self, String> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.to_string()
+            }
+        }
+    )+};
+}
+
+as_typed!(PoolName, VolumeName, SnapshotName, ReadableName);
+
 impl FromStr for PoolName {
     type Err = String;
 
@@ -132,20 +153,6 @@ impl FromStr for SnapshotName {
     }
 }
 
-impl TryFrom<String> for SnapshotName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<SnapshotName> for String {
-    fn from(name: SnapshotName) -> Self {
-        name.to_string()
-    }
-}
-
 impl fmt::Display for SnapshotName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.volume, self.snapshot)
@@ -163,54 +170,12 @@ impl FromStr for ReadableName {
     }
 }
 
-impl TryFrom<String> for ReadableName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<ReadableName> for String {
-    fn from(name: ReadableName) -> Self {
-        name.to_string()
-    }
-}
-
 impl fmt::Display for ReadableName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Volume(name) => name.fmt(f),
             Self::Snapshot(name) => name.fmt(f),
         }
-    }
-}
-
-impl TryFrom<String> for PoolName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl TryFrom<String> for VolumeName {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
-impl From<PoolName> for String {
-    fn from(name: PoolName) -> Self {
-        name.0
-    }
-}
-
-impl From<VolumeName> for String {
-    fn from(name: VolumeName) -> Self {
-        name.to_string()
     }
 }
 

@@ -72,14 +72,14 @@ impl Worker {
         })
     }
 
-    /// Number of requests running as tasks.
+    /// Number of requests running as tasks, on all threads.
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.get()
+        self.in_flight.get() + self.shards.in_flight() as usize
     }
 
-    /// Number of tasks that have ended.
+    /// Number of tasks that have ended, on all threads.
     pub(super) fn answered(&self) -> u64 {
-        self.answered.get()
+        self.answered.get() + self.shards.answered()
     }
 
     /// Serves until it is unmounted and all requests are answered.

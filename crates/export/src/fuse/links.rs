@@ -5,6 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stripewise_drive::{Event, MovedBuffer, Port};
 
@@ -29,9 +31,17 @@ pub(super) enum ToHome {
     Open(u64),
 }
 
+/// Requests that a shard executed itself. Only its thread changes them.
+#[derive(Default)]
+pub(super) struct DirectLoad {
+    pub(super) in_flight: AtomicU64,
+    pub(super) answered: AtomicU64,
+}
+
 /// The shards of one mount.
 #[derive(Default)]
 pub(super) struct FuseShards {
+    loads: RefCell<Vec<Arc<DirectLoad>>>,
     ports: RefCell<Vec<Rc<Port<ToShard, ToHome>>>>,
     /// Shards that still receive.
     receiving: Cell<usize>,
@@ -40,9 +50,20 @@ pub(super) struct FuseShards {
 
 impl FuseShards {
     /// A shard receives from now on.
-    pub(super) fn add(&self, port: Rc<Port<ToShard, ToHome>>) {
+    pub(super) fn add(&self, port: Rc<Port<ToShard, ToHome>>, load: Arc<DirectLoad>) {
+        self.loads.borrow_mut().push(load);
         self.ports.borrow_mut().push(port);
         self.receiving.set(self.receiving.get() + 1);
+    }
+
+    /// Direct requests of all shards that are in flight.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.loads.borrow().iter().map(|load| load.in_flight.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Direct requests of all shards that were answered.
+    pub(super) fn answered(&self) -> u64 {
+        self.loads.borrow().iter().map(|load| load.answered.load(Ordering::Relaxed)).sum()
     }
 
     /// The mount has ended on a shard.

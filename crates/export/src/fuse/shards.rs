@@ -7,10 +7,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stripewise_drive::{Answerer, Buffer, Context, Delivery, Event, HalfPort, Port, Shard, link};
 use stripewise_pool::ArrayThread;
@@ -19,26 +19,24 @@ use stripewise_runtime::{FuseMountPoint, Network};
 use super::MAX_UNDER_WAY_BYTES;
 use super::device::{Answer, Asked, Device, Held};
 use super::execute::Worker;
-use super::links::{ToHome, ToShard};
+use super::links::{DirectLoad, ToHome, ToShard};
 use super::messages::Messages;
 use super::wire::{self, Question, Transfer};
 use crate::direct::DirectExport;
 
-/// Has every other thread of `context` receive requests of the mount for `worker`. Gives their
-/// number.
+/// Has every other thread of `context` receive requests of the mount for `worker`, as far as the
+/// system has clones and descriptors.
 pub(super) fn receive_on_all(
     context: &Context,
     network: &Network,
     mount_point: &FuseMountPoint,
     worker: &Rc<Worker>,
-) -> io::Result<usize> {
-    let threads = context.shards();
-    for thread in &threads {
-        let clone = mount_point.clone_device()?;
-        let messages: Rc<dyn Messages> = Rc::new(network.message_file(clone.as_fd())?);
-        add(context, thread, (clone, messages), worker);
+) {
+    for thread in &context.shards() {
+        let Ok(clone) = mount_point.clone_device() else { return };
+        let Ok(messages) = network.message_file(clone.as_fd()) else { return };
+        add(context, thread, (clone, Rc::new(messages)), worker);
     }
-    Ok(threads.len())
 }
 
 fn add(
@@ -48,15 +46,16 @@ fn add(
     worker: &Rc<Worker>,
 ) {
     let (near, far) = link();
-    let mut given = Some((clone, far));
+    let load = Arc::<DirectLoad>::default();
+    let mut given = Some((clone, far, load.clone()));
     let mut begin = || {
         let (context, _) = ArrayThread::this();
-        let (clone, far) = given.take().expect("it is visited once");
-        drop(context.spawn(receive(context.clone(), clone, far)));
+        let (clone, far, load) = given.take().expect("it is visited once");
+        drop(context.spawn(receive(context.clone(), clone, far, load)));
     };
     assert!(thread.visit(&mut begin), "a thread has ended on its own; its message is above");
     let port: Rc<Port<ToShard, ToHome>> = near.open(context, Delivery::AtOnce);
-    worker.shards.add(port.clone());
+    worker.shards.add(port.clone(), load);
     let (context, worker) = (context.clone(), worker.clone());
     drop(context.clone().spawn(async move {
         let noted = |_| unreachable!("shards send requests only");
@@ -86,6 +85,12 @@ impl Drop for Answered {
     }
 }
 
+/// Answer to a request that was executed on a shard.
+enum Body {
+    Data(Buffer),
+    Written(u32),
+}
+
 /// Volumes of open files on a shard. `None`: all requests have to go to the home.
 type OpenFiles = RefCell<HashMap<u64, Option<Rc<DirectExport>>>>;
 
@@ -94,17 +99,19 @@ struct Receiver {
     context: Context,
     home: Rc<Port<ToHome, ToShard>>,
     files: OpenFiles,
+    load: Arc<DirectLoad>,
     in_flight: Cell<usize>,
     one_ended: Event,
 }
 
 /// Receives requests on a clone of the device, until the mount ends.
-async fn receive(context: Context, clone: OwnedFd, link: HalfPort<ToHome, ToShard>) {
+async fn receive(context: Context, clone: OwnedFd, link: HalfPort<ToHome, ToShard>, load: Arc<DirectLoad>) {
     let home = link.open(&context, Delivery::AtOnce);
     let receiver = Rc::new(Receiver {
         context: context.clone(),
         home: home.clone(),
         files: RefCell::default(),
+        load,
         in_flight: Cell::new(0),
         one_ended: Event::new(),
     });
@@ -144,30 +151,40 @@ impl Receiver {
 
     async fn execute(&self, asked: Asked) {
         let Asked { question, data, answer, held } = asked;
-        match &question {
-            Question::Transfer(Transfer::Read { handle, offset, length }) => {
-                let read = match self.file(*handle).await {
-                    Some(file) => file.read(&self.context, *offset, *length as usize, false).await,
-                    None => None,
-                };
-                if let Some(Some(data)) = read {
-                    return answer.data(data);
-                }
-            }
-            Question::Transfer(Transfer::Write { handle, offset, durable: false, .. }) => {
-                if let (Some(file), Some(data)) = (self.file(*handle).await, &data) {
-                    let length = data.len() as u32;
-                    if file.write(&self.context, *offset, data.clone()).await {
-                        return answer.bytes(wire::written(length));
-                    }
-                }
-            }
-            _ => {}
+        let add = |count: &AtomicU64, by: u64| {
+            count.store(count.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+        };
+        add(&self.load.in_flight, 1);
+        let body = self.execute_here(&question, data.as_ref()).await;
+        add(&self.load.in_flight, u64::MAX);
+        if let Some(body) = body {
+            add(&self.load.answered, 1);
+            return match body {
+                Body::Data(data) => answer.data(data),
+                Body::Written(length) => answer.bytes(wire::written(length)),
+            };
         }
         let (unique, data) = (answer.leave_to_another_thread(), data.map(Buffer::into_moved));
         // The memory counts until the home has answered.
         let _answered = self.home.call(ToHome::Ask { unique, question, data }).await;
         drop(held);
+    }
+
+    /// Executes a read or write on this thread; `None` if it has to go to the home.
+    async fn execute_here(&self, question: &Question, data: Option<&Buffer>) -> Option<Body> {
+        match (question, data) {
+            (Question::Transfer(Transfer::Read { handle, offset, length }), _) => {
+                let file = self.file(*handle).await?;
+                let read = file.read(&self.context, *offset, *length as usize, false).await?;
+                read.map(Body::Data)
+            }
+            (Question::Transfer(Transfer::Write { handle, offset, durable: false, .. }), Some(data)) => {
+                let file = self.file(*handle).await?;
+                let is_written = file.write(&self.context, *offset, data.clone()).await;
+                is_written.then(|| Body::Written(data.len() as u32))
+            }
+            _ => None,
+        }
     }
 
     /// The volume of an open file, for direct requests.

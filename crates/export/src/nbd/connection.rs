@@ -68,7 +68,7 @@ pub(crate) async fn serve<E: Exports>(
     outcome
 }
 
-/// Serves the requests of a connection, on another shard if there is one.
+/// Serves the requests of a connection, here or on another shard.
 async fn transmit_somewhere<E: Exports>(
     server: &ServerContext<'_, E>,
     transport: Transport,
@@ -89,6 +89,7 @@ async fn transmit_somewhere<E: Exports>(
         let handed = Handed { number, stream, tls, received, terms, client, memory, direct };
         return shard.serve(handed, Rc::new(backend)).await;
     }
+    let _at_home = server.shards.stay();
     let connection = Transmission {
         context: server.context.clone(),
         limits: server.limits,

@@ -40,6 +40,17 @@ pub(crate) use messages::Handed;
 /// The other shards of a server.
 pub(crate) struct Shards<X> {
     all: RefCell<Vec<Rc<Shard<X>>>>,
+    /// Number of connections that the home serves.
+    at_home: Cell<usize>,
+}
+
+/// A connection that the home serves.
+pub(crate) struct AtHome<'a>(&'a Cell<usize>);
+
+impl Drop for AtHome<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
 }
 
 /// One of them, with the volumes of its connections.
@@ -54,7 +65,7 @@ pub(crate) struct Shard<X> {
 
 impl<X> Default for Shards<X> {
     fn default() -> Self {
-        Self { all: RefCell::default() }
+        Self { all: RefCell::default(), at_home: Cell::new(0) }
     }
 }
 
@@ -94,12 +105,25 @@ impl<X: Export> Shards<X> {
         shard.serving.set(Some(context.spawn(async move { of_task.receive(&context_of_task).await })));
     }
 
-    /// The shard for a connection: of those with some of its volume, or of all, the one with the
-    /// fewest connections. `None` if the home is the only one.
+    /// The shard for a connection: the thread with the fewest connections, where one without any
+    /// of the volume counts as having one more. `None`: the home. So the first connections need no
+    /// messages for reads and writes, and many of them use all threads.
     pub(crate) fn choose(&self, direct: Option<&DirectExport>) -> Option<Rc<Shard<X>>> {
+        let home_has_some = direct.is_none_or(|direct| direct.volume.is_on_home());
+        let home = load(self.at_home.get(), home_has_some);
+        let of_shard = |shard: &Shard<X>| {
+            let has_some = direct.is_some_and(|direct| direct.volume.is_on(&shard.thread));
+            load(shard.connections.borrow().len(), has_some)
+        };
         let all = self.all.borrow();
-        let has_some = |shard: &Shard<X>| direct.is_some_and(|direct| direct.volume.is_on(&shard.thread));
-        all.iter().min_by_key(|shard| (!has_some(shard), shard.connections.borrow().len())).cloned()
+        let least = all.iter().min_by_key(|shard| of_shard(shard))?;
+        (of_shard(least) < home).then(|| least.clone())
+    }
+
+    /// Counts a connection that the home serves, until the guard is dropped.
+    pub(crate) fn stay(&self) -> AtHome<'_> {
+        self.at_home.set(self.at_home.get() + 1);
+        AtHome(&self.at_home)
     }
 
     /// Uses the threads no more; connections that are still served are cut.
@@ -115,6 +139,11 @@ impl<X: Export> Shards<X> {
             }
         }
     }
+}
+
+/// Order of threads for a new connection: the least is chosen.
+fn load(connections: usize, has_some_of_the_volume: bool) -> (usize, bool) {
+    (connections + usize::from(!has_some_of_the_volume), !has_some_of_the_volume)
 }
 
 impl<X: Export> Shard<X> {

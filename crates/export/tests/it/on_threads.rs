@@ -67,6 +67,17 @@ async fn make(executor: &RealExecutor, buffers: &BufferPool, folder: &Folder) ->
     pool
 }
 
+/// Runs `work` with a pool on several threads.
+fn with_pool(folder: &Folder, work: impl AsyncFnOnce(&RealExecutor, &BufferPool, Pool)) {
+    let executor = RealExecutor::new().expect("io_uring");
+    start_threads(&executor, THREADS).expect("threads");
+    let buffers = BufferPool::new(16 << 20);
+    executor.block_on(async {
+        let pool = make(&executor, &buffers, folder).await;
+        work(&executor, &buffers, pool).await;
+    });
+}
+
 /// Serves the pool to `clients`, each on a thread of its own, and does `beside` in the meantime.
 async fn serve(
     executor: &RealExecutor,
@@ -137,44 +148,38 @@ fn assert_place(client: &mut Client, number: u64, place: u64, seed: u64) {
 #[test]
 fn volumes_on_threads_keep_data_through_changes() {
     let folder = Folder::new(6);
-    {
-        let executor = RealExecutor::new().expect("io_uring");
-        start_threads(&executor, THREADS).expect("threads");
-        let buffers = BufferPool::new(16 << 20);
-        executor.block_on(async {
-            let pool = make(&executor, &buffers, &folder).await;
-            let socket = folder.socket();
-            let client = |number| {
-                let socket = socket.clone();
-                Box::new(move || drop(use_places(&socket, number, 400))) as Box<dyn FnOnce() + Send>
-            };
-            let beside = async |_: &PoolExports| {
-                pool.start_jobs();
-                let context = executor.context();
-                context.sleep_ns(50_000_000).await;
-                pool.resize_volume("sliced", 80 * MIB).await.expect("larger");
-                // A drive fails under load; another one takes its place.
-                let file = std::fs::File::options().write(true).open(folder.drive(1)).expect("a file");
-                file.set_len(MIB).expect("cut");
-                let failed = pool.status().drives[1].id;
-                while pool.status().drives[1].state == DriveState::Online {
-                    context.sleep_ns(1_000_000).await;
-                }
-                pool.replace(failed, open(&executor, &folder.drive(4)), false).await.expect("replaced");
-                pool.wait(JobKind::Rebuild).await.expect("rebuilt");
-                pool.add(open(&executor, &folder.drive(5)), stripewise_pool::Role::Data, false)
-                    .await
-                    .expect("added");
-                let layout = LayoutSpec::parse("raid6").expect("a layout");
-                pool.convert("sliced", Some(layout), Some(2)).await.expect("begun");
-                pool.wait(JobKind::Convert).await.expect("converted");
-            };
-            serve(&executor, pool.clone(), &folder, (0..4).map(client).collect(), beside).await;
-            let loads = pool.volume_loads();
-            assert!(loads[0].of(RequestKind::Write).succeeded() >= 4 * 400, "{loads:?}");
-            pool.close().await.expect("closed");
-        });
-    }
+    with_pool(&folder, async |executor, _, pool| {
+        let socket = folder.socket();
+        let client = |number| {
+            let socket = socket.clone();
+            Box::new(move || drop(use_places(&socket, number, 400))) as Box<dyn FnOnce() + Send>
+        };
+        let beside = async |_: &PoolExports| {
+            pool.start_jobs();
+            let context = executor.context();
+            context.sleep_ns(50_000_000).await;
+            pool.resize_volume("sliced", 80 * MIB).await.expect("larger");
+            // A drive fails under load; another one takes its place.
+            let file = std::fs::File::options().write(true).open(folder.drive(1)).expect("a file");
+            file.set_len(MIB).expect("cut");
+            let failed = pool.status().drives[1].id;
+            while pool.status().drives[1].state == DriveState::Online {
+                context.sleep_ns(1_000_000).await;
+            }
+            pool.replace(failed, open(executor, &folder.drive(4)), false).await.expect("replaced");
+            pool.wait(JobKind::Rebuild).await.expect("rebuilt");
+            pool.add(open(executor, &folder.drive(5)), stripewise_pool::Role::Data, false)
+                .await
+                .expect("added");
+            let layout = LayoutSpec::parse("raid6").expect("a layout");
+            pool.convert("sliced", Some(layout), Some(2)).await.expect("begun");
+            pool.wait(JobKind::Convert).await.expect("converted");
+        };
+        serve(executor, pool.clone(), &folder, (0..4).map(client).collect(), beside).await;
+        let loads = pool.volume_loads();
+        assert!(loads[0].of(RequestKind::Write).succeeded() >= 4 * 400, "{loads:?}");
+        pool.close().await.expect("closed");
+    });
     // One thread finds the same, and nothing to mend.
     let executor = RealExecutor::new().expect("io_uring");
     let buffers = BufferPool::new(16 << 20);
@@ -210,11 +215,7 @@ impl Drop for Over {
 #[test]
 fn unaligned_writes_keep_bytes_of_other_threads() {
     let folder = Folder::new(4);
-    let executor = RealExecutor::new().expect("io_uring");
-    start_threads(&executor, THREADS).expect("threads");
-    let buffers = BufferPool::new(16 << 20);
-    executor.block_on(async {
-        let pool = make(&executor, &buffers, &folder).await;
+    with_pool(&folder, async |executor, _, pool| {
         let is_over = Arc::new(AtomicBool::new(false));
         let whole = {
             let (socket, over) = (folder.socket(), Over(is_over.clone()));
@@ -245,7 +246,7 @@ fn unaligned_writes_keep_bytes_of_other_threads() {
         };
         let (first, second) = (Box::new(part()), Box::new(part()));
         let clients: Vec<Box<dyn FnOnce() + Send>> = vec![Box::new(whole), first, second];
-        serve(&executor, pool.clone(), &folder, clients, async |_: &PoolExports| {}).await;
+        serve(executor, pool.clone(), &folder, clients, async |_: &PoolExports| {}).await;
         pool.close().await.expect("closed");
     });
 }
@@ -253,11 +254,7 @@ fn unaligned_writes_keep_bytes_of_other_threads() {
 #[test]
 fn lost_writes_of_other_threads_are_reported() {
     let folder = Folder::new(4);
-    let executor = RealExecutor::new().expect("io_uring");
-    start_threads(&executor, THREADS).expect("threads");
-    let buffers = BufferPool::new(16 << 20);
-    executor.block_on(async {
-        let pool = make(&executor, &buffers, &folder).await;
+    with_pool(&folder, async |executor, buffers, pool| {
         let stage = Arc::new(AtomicU64::new(0));
         let client = {
             let (socket, stage) = (folder.socket(), stage.clone());
@@ -289,13 +286,13 @@ fn lost_writes_of_other_threads_are_reported() {
             while executor.open_drive(&first, &OpenOptions::default()).is_err() {
                 context.sleep_ns(1_000_000).await;
             }
-            let drives = (0..4).map(|number| open(&executor, &folder.drive(number))).collect();
+            let drives = (0..4).map(|number| open(executor, &folder.drive(number))).collect();
             let options = PoolOptions::default();
-            let pool = Pool::open(&context, &buffers, drives, OpenMode::ReadWrite, options).await;
+            let pool = Pool::open(&context, buffers, drives, OpenMode::ReadWrite, options).await;
             exports.add(pool.expect("no thread has the drives"), false);
             stage.store(2, Ordering::SeqCst);
         };
-        serve(&executor, pool, &folder, vec![Box::new(client)], beside).await;
+        serve(executor, pool, &folder, vec![Box::new(client)], beside).await;
     });
 }
 
@@ -347,11 +344,8 @@ fn files_are_served_by_all_threads() {
     let folder = Folder::new(4);
     let mount = folder.0.path().join("mount");
     std::fs::create_dir(&mount).expect("a folder");
-    let executor = RealExecutor::new().expect("io_uring");
-    start_threads(&executor, THREADS).expect("threads");
-    let buffers = BufferPool::new(16 << 20);
-    executor.block_on(async {
-        let (context, pool) = (executor.context(), make(&executor, &buffers, &folder).await);
+    with_pool(&folder, async |executor, _, pool| {
+        let context = executor.context();
         let exports = PoolExports::new();
         exports.add(pool.clone(), false);
         let (network, tree) = (executor.network(), Tree::Volumes("tank".to_owned()));
@@ -370,6 +364,9 @@ fn files_are_served_by_all_threads() {
             context.sleep_ns(1_000_000).await;
         }
         clients.into_iter().for_each(|client| client.join().expect("a client's data"));
+        let load = mounted.load();
+        assert!(load.answered() >= 4 * 100 * 4, "on whichever thread: {}", load.answered());
+        assert_eq!(load.in_flight(), 0);
         let at = mount.clone();
         let unmounting = thread::spawn(move || Command::new("umount").arg(at).status());
         mounted.until_ended().await;

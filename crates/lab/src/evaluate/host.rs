@@ -28,6 +28,8 @@ const FASTEST_BYTES_PER_S: f64 = 250e6;
 const SEQUENTIAL_DEPTH: u32 = 16;
 /// Random requests in flight per file.
 const RANDOM_DEPTH: u32 = 32;
+/// A window may exceed its length by this for the first answers.
+const LONGEST_WAIT_NS: u64 = 10_000_000_000;
 /// Size of the files created for this, and the used size of existing drives. All of it is written
 /// first: file systems answer differently where nothing was written.
 const PROBE_BYTES: u64 = 64 << 20;
@@ -107,7 +109,8 @@ async fn all_at_once(
     for load in &loads {
         load.ramp_up(ns / 10 / loads.len() as u64, ns).await;
     }
-    let limits = WindowLimits { least_ns: ns, least_latencies: 0.0, most_ns: ns };
+    // A slow host may answer nothing in a short window.
+    let limits = WindowLimits { least_ns: ns, least_latencies: 1.0, most_ns: ns + LONGEST_WAIT_NS };
     let around = Surroundings::unknown();
     let windows =
         futures_util::future::join_all(loads.iter().map(|load| load.measure(&limits, &around))).await;

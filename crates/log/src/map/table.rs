@@ -131,6 +131,10 @@ impl Table {
 
     /// Adds a version of a range that has versions, or of one that overlaps none.
     fn put_here(&mut self, entry: Entry, kept: &Kept, dead: &mut impl FnMut(Block)) {
+        if self.older == 0 && kept.is_single() {
+            // Only the newest version stays.
+            return self.put_version(entry, kept, dead);
+        }
         self.older -= self.older_at(entry.lba);
         self.put_version(entry, kept, dead);
         self.older += self.older_at(entry.lba);
@@ -175,6 +179,9 @@ impl Table {
 
     /// Removes the version of a birth of the range that begins at a logical block.
     pub(crate) fn remove(&mut self, lba: u64, birth: Birth) -> Option<Entry> {
+        if self.older == 0 {
+            return self.take(lba, birth);
+        }
         self.older -= self.older_at(lba);
         let removed = self.take(lba, birth);
         self.older += self.older_at(lba);

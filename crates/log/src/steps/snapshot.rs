@@ -44,7 +44,7 @@ pub(crate) async fn create(all: &[NewSnapshot<'_>]) -> Result<(), LogError> {
     // One instant: nothing is waited for.
     for &NewSnapshot { core, head, name, created_unix_ms } in all {
         core.check()?;
-        let room_bytes = head_room_bytes(core.roots.room_bytes(), core.segments.count);
+        let room_bytes = room_bytes(core);
         core.state.borrow_mut().heads.begin_snapshot(head, name, created_unix_ms, room_bytes)?;
     }
     if !is_chosen(Mutation::SnapshotBeforeItsData) {
@@ -60,6 +60,11 @@ pub(crate) async fn create(all: &[NewSnapshot<'_>]) -> Result<(), LogError> {
         }
     }
     Ok(())
+}
+
+/// Room for heads and snapshots in the roots, bytes.
+fn room_bytes(core: &Core) -> u64 {
+    head_room_bytes(core.roots.room_bytes(), core.segments.count)
 }
 
 /// Drops pending snapshots unless they were completed.
@@ -101,16 +106,17 @@ pub(crate) async fn roll_back(
         if deleted.iter().any(|other| other == name) {
             return Err(LogError::NoSuchSnapshot { name: name.into() });
         }
-        heads.snapshot(head, name)?;
-        heads.delete_snapshots(head, deleted)?;
-        heads.roll_back(head, name)
+        // Nothing is deleted unless all of it can be done.
+        deleted.iter().try_for_each(|other| heads.snapshot(head, other).map(drop))?;
+        heads.roll_back(head, name, room_bytes(core))?;
+        heads.delete_snapshots(head, deleted)
     })
     .await
 }
 
 /// Adds a head with the contents of a snapshot; returns its number.
 pub(crate) async fn clone(core: &Rc<Core>, head: u32, name: &str) -> Result<u32, LogError> {
-    change(core, |heads| heads.add_clone(head, name)).await
+    change(core, |heads| heads.add_clone(head, name, room_bytes(core))).await
 }
 
 /// Deletes a clone with its snapshots.

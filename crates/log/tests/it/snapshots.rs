@@ -371,6 +371,34 @@ fn rollback_restores_and_keeps_later_snapshots() {
 }
 
 #[test]
+fn rollbacks_end_before_the_roots_are_full() {
+    let mut setup = Setup::small("raid1", 2);
+    setup.fill = 0.2;
+    on_log(&setup, async |log, context, drives| {
+        take_snapshot(log, "old").await.expect("created");
+        take_snapshot(log, "newer").await.expect("created");
+        let newer = ["newer".to_owned()];
+        let mut done = 0;
+        let refused = loop {
+            match log.roll_back("old", &[]).await {
+                Ok(()) => done += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, LogError::TooManyBranches) && done > 500, "{refused}, {done}");
+        let refused = log.roll_back("old", &newer).await;
+        assert!(matches!(refused, Err(LogError::TooManyBranches)), "{refused:?}");
+        let refused = log.clone_snapshot("old").await.map(drop);
+        assert!(matches!(refused, Err(LogError::TooManyBranches)), "{refused:?}");
+        assert_eq!(log.snapshots().len(), 2, "neither of both was done");
+        log.write(0, Buffer::from_bytes(&[1; 4096]), true).await.expect("the log works");
+        log.close().await.expect("closed");
+        let log = setup.open(context, &drives, MemberSet::EMPTY).await.expect("opened");
+        assert_eq!(log.snapshots().len(), 2);
+    });
+}
+
+#[test]
 fn clones_share_and_go_their_own_way() {
     let mut setup = Setup::small("raid5", 4);
     setup.fill = 0.2;

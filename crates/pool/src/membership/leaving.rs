@@ -232,7 +232,7 @@ impl Inner {
             Ok(released) => released,
             Err(error) => {
                 if let Some(open) = taken {
-                    self.drives.insert(number, open);
+                    self.drives.put_back(number, open);
                 }
                 return Err(error);
             }

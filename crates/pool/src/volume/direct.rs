@@ -181,6 +181,11 @@ impl DirectVolume {
         self.threads.iter().any(|own| Arc::ptr_eq(own, thread))
     }
 
+    /// True if some of the volume is on the pool's thread.
+    pub fn is_on_home(&self) -> bool {
+        self.places.iter().any(Option::is_none)
+    }
+
     /// The array on this thread that has all of a range, and the range's offset there.
     fn array(&self, offset_bytes: u64, length_bytes: u64) -> Option<(Array, u64)> {
         let end_bytes = offset_bytes.checked_add(length_bytes)?;
@@ -264,5 +269,67 @@ impl Volume {
     /// that are in.
     pub async fn hold_direct(&self) -> DirectHold<'_> {
         self.io.direct.hold(self.pool.context()).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use stripewise_runtime::VirtualExecutor;
+
+    use super::*;
+
+    #[test]
+    fn a_hold_waits_for_requests_that_are_in() {
+        let executor = VirtualExecutor::new();
+        let (context, gate) = (executor.context(), Rc::<DirectGate>::default());
+        let lane = gate.new_lane();
+        executor.block_on(async {
+            let inside = lane.enter().expect("open");
+            let holding = {
+                let (clock, gate) = (context.clone(), gate.clone());
+                context.spawn(async move {
+                    let hold = gate.hold(&clock).await;
+                    clock.sleep_ns(10 * LOOK_NS).await;
+                    drop(hold);
+                })
+            };
+            context.sleep_ns(10 * LOOK_NS).await;
+            assert!(lane.enter().is_none() && gate.in_flight() == 1, "closed, and one is in");
+            drop(inside);
+            context.sleep_ns(5 * LOOK_NS).await;
+            assert!(!holding.is_finished() && lane.enter().is_none(), "it is held");
+            holding.await;
+            assert!(lane.enter().is_some());
+        });
+    }
+
+    #[test]
+    fn lanes_of_former_arrays_stay_closed() {
+        let executor = VirtualExecutor::new();
+        let (context, gate) = (executor.context(), DirectGate::default());
+        let before = gate.new_lane();
+        executor.block_on(async {
+            let hold = gate.hold(&context).await;
+            gate.end();
+            gate.begin_again();
+            let after = gate.new_lane();
+            assert!(before.enter().is_none() && after.enter().is_none());
+            drop(hold);
+            assert!(before.enter().is_none() && after.enter().is_some());
+        });
+    }
+
+    #[test]
+    fn counters_stay_when_their_lane_has_ended() {
+        let gate = DirectGate::default();
+        let lane = gate.new_lane();
+        lane.load.lock().expect("no panic")[RequestKind::Read as usize].count(5, 4096);
+        drop(lane);
+        let (_next, mut sum) = (gate.new_lane(), AllCounts::default());
+        gate.add_load(&mut sum);
+        let reads = &sum[RequestKind::Read as usize];
+        assert_eq!((reads.succeeded(), reads.bytes, reads.total_ns), (1, 4096, 5));
     }
 }

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use smallvec::SmallVec;
+use stripewise_array::mutation::{self, Mutation};
 use stripewise_drive::{Buffer, Context};
 
 use crate::status::load::{InFlight, LoadCounter, RequestKind, VolumeLoad};
@@ -285,7 +286,9 @@ impl VolumeIo {
     /// Ends when all writes hold their ranges.
     pub(crate) async fn until_ranges_are_held(&self, context: &Context) {
         self.writes.until_earlier_ended().await;
-        self.direct.until_empty(context).await;
+        if !mutation::is_chosen(Mutation::ConversionBesideDirectWrites) {
+            self.direct.until_empty(context).await;
+        }
     }
 
     /// Waits until every write now in flight has ended.

@@ -173,11 +173,11 @@ impl Pool {
     }
 
     fn check_snapshot(&self, log: &LogArray, path: &SnapshotPath) -> Result<(), PoolError> {
-        let known = log.log().snapshots().into_iter().map(|snapshot| snapshot.name).collect::<Vec<_>>();
-        match known.contains(&path.snapshot) {
-            true => Ok(()),
-            false => Err(PoolError::NoSuchSnapshot { pool: self.0.name(), path: path.clone(), known }),
+        if log.log().snapshot(&path.snapshot).is_ok() {
+            return Ok(());
         }
+        let known = log.log().snapshots().into_iter().map(|snapshot| snapshot.name).collect();
+        Err(PoolError::NoSuchSnapshot { pool: self.0.name(), path: path.clone(), known })
     }
 
     /// Refuses to delete a volume that has snapshots. Those of one that is not open are unknown.

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle, ThreadId};
 
 use stripewise_drive::{Context, Event, yield_now};
 use stripewise_runtime::{Ended, RealExecutor, Visitor};
@@ -194,4 +194,32 @@ fn a_visited_thread_visits_none() {
     let executor = RealExecutor::new().expect("io_uring");
     drop(executor.visitor());
     let _ = visitor.visit(|| ());
+}
+
+#[test]
+fn threads_of_an_executor_end_with_it() {
+    struct Entered(Sender<ThreadId>);
+
+    impl Drop for Entered {
+        fn drop(&mut self) {
+            self.0.send(thread::current().id()).expect("awaited");
+        }
+    }
+
+    let (left, leaving) = channel();
+    let executor = RealExecutor::new().expect("io_uring");
+    assert!(executor.context().shards().is_empty());
+    executor.start_shards(3, move |_| Entered(left.clone())).expect("threads");
+    let shards = executor.context().shards();
+    let mut ids: Vec<ThreadId> = Vec::new();
+    for shard in &shards {
+        assert!(shard.visit(&mut || ids.push(thread::current().id())));
+    }
+    assert!(ids.len() == 3 && !ids.contains(&thread::current().id()));
+    drop(executor);
+    let mut ended: Vec<ThreadId> = leaving.iter().collect();
+    ids.sort_by_key(|id| format!("{id:?}"));
+    ended.sort_by_key(|id| format!("{id:?}"));
+    assert_eq!(ids, ended, "each on its own thread");
+    assert!(shards.iter().all(|shard| !shard.visit(&mut || unreachable!("it has ended"))));
 }

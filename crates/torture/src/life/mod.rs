@@ -177,7 +177,10 @@ impl Life {
     pub(crate) fn targets(&self, subject: &Subject) -> Vec<Target> {
         let (volumes, mounted) = (self.world.volumes.borrow(), self.mounted.borrow());
         let open = |guarded: &Rc<Guarded>| {
-            let store = subject.volume(&guarded.name).ok()?;
+            let mut store = subject.volume(&guarded.name).ok()?;
+            if self.world.plan.settings.direct {
+                store = store.on_threads_of_arrays(&self.context);
+            }
             let file = mounted.as_ref().and_then(|mounted| mounted.files.get(&guarded.number));
             let store = file.map_or_else(|| store.clone(), |file| store.through(file, 0));
             Some((store, guarded.clone()))

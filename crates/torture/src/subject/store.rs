@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use stripewise_drive::Context;
 use stripewise_export::VolumeExport;
 use stripewise_export::fuse::Descriptor;
-use stripewise_pool::Volume;
+use stripewise_pool::{DirectVolume, Volume};
 
 use super::files::{self, File};
 use super::{Facts, Refusal, refusal, refused};
@@ -18,17 +19,25 @@ pub(crate) struct Store {
     pub(super) volume: Volume,
     /// The file that requests go through, with the number of the descriptor.
     pub(super) file: Option<(Rc<File>, usize)>,
+    /// The volume on the threads of its arrays, and the clock there.
+    direct: Option<(Rc<DirectVolume>, Context)>,
 }
 
 impl Store {
     /// A volume that is used directly.
     pub(super) fn new(volume: Volume) -> Self {
-        Self { volume, file: None }
+        Self { volume, file: None, direct: None }
     }
 
     /// The same volume, used through one of the descriptors of its file.
     pub(crate) fn through(&self, file: &Rc<File>, descriptor: usize) -> Self {
-        Self { volume: self.volume.clone(), file: Some((file.clone(), descriptor)) }
+        Self { volume: self.volume.clone(), file: Some((file.clone(), descriptor)), direct: None }
+    }
+
+    /// The same volume for a client whose requests come in on the threads of its arrays.
+    pub(crate) fn on_threads_of_arrays(&self, context: &Context) -> Self {
+        let direct = self.volume.direct().map(|direct| (Rc::new(direct), context.clone()));
+        Self { direct, ..self.clone() }
     }
 
     /// The file that it is used through, and the number of the descriptor.
@@ -85,6 +94,11 @@ impl Store {
         if let Some(descriptor) = self.descriptor() {
             return files::read(descriptor, offset_bytes, length).await;
         }
+        if let Some((direct, context)) = &self.direct
+            && let Some(Ok(Some(buffer))) = direct.read(context, offset_bytes, length, false).await
+        {
+            return Ok(buffer.to_vec());
+        }
         let buffer = self.volume.read(offset_bytes, length).await.map_err(refusal)?;
         Ok(buffer.to_vec())
     }
@@ -96,6 +110,11 @@ impl Store {
         }
         let buffer = self.volume.buffers().allocate(data.len());
         buffer.with_mut(|bytes| bytes.copy_from_slice(data));
+        if let Some((direct, context)) = self.direct.as_ref().filter(|_| !fua)
+            && let Some(Ok(())) = direct.write(context, offset_bytes, buffer.clone()).await
+        {
+            return Ok(());
+        }
         self.volume.write(offset_bytes, buffer, fua).await.map_err(refused)
     }
 

@@ -158,6 +158,8 @@ pub(crate) struct Bias {
     pub thin: f64,
     /// A volume is cut into one to eight slices.
     pub slices: f64,
+    /// Clients' requests come in on the threads of arrays.
+    pub direct: f64,
     /// Lives, `None`: drawn.
     pub lives: Option<Span>,
     pub manner: Option<Manner>,
@@ -225,6 +227,7 @@ impl Bias {
         write_back: 0.5,
         thin: 0.3,
         slices: 0.3,
+        direct: 0.5,
         lives: None,
         manner: None,
         tune: None,

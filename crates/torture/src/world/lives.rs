@@ -29,6 +29,7 @@ impl Bias {
         tolerance: Some(1),
         thin: 0.0,
         slices: 0.0,
+        direct: 0.0,
         lives: Some((3, 2)),
         manner: Some(Manner::USUAL),
         endings: Some(&[

@@ -136,6 +136,7 @@ impl Plan {
                 max_read_errors: 8 + random.below(57) as u32,
                 tuning: draw_tuning(seed, options),
                 shards: 1,
+                direct: false,
                 tiers: TierOptions::default(),
             },
             volumes,
@@ -196,6 +197,9 @@ impl Plan {
         }
         if options.drawn.has_shards() {
             self.settings.tuning.first_number = draw_first_number(seed);
+        }
+        if options.drawn.has_direct() {
+            self.settings.direct = SplitMix64::new(seed ^ 0x6469_7265_6374).chance(bias.direct);
         }
         if options.drawn.has_slices() {
             let log2 = SplitMix64::new(seed ^ 0x65_7874_656e_7473).below(9);

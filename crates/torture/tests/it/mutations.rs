@@ -41,6 +41,10 @@ const NOT_FOUND: &[(Mutation, &str)] = &[
         Mutation::UnsettledServerAsked,
         "takes an NBD server: `servers_that_are_asked_too_early_are_found` in `late_writes.rs` of `export`",
     ),
+    (
+        Mutation::ConversionBesideDirectWrites,
+        "takes a write that outlasts the beginning of a conversion: `a_conversion_waits_for_direct_writes` in `pool`",
+    ),
 ];
 
 /// Shown by a seed, which is well without the mutation.

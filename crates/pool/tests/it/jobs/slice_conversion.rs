@@ -1,12 +1,14 @@
-//! Conversions of volumes to slices and back, also to other layouts, under power cuts.
+//! Conversions of volumes to slices and back, also to other layouts, under power cuts, and beside
+//! requests that come in on the thread of an array.
 //!
 //! Invariant I30 (`docs/internals/invariants.md`).
 
+use std::cell::Cell;
 use std::rc::Rc;
 
-use stripewise_drive::{Buffer, MemoryDrive, SplitMix64};
+use stripewise_drive::{Buffer, IoRequest, MemoryDrive, Operation, SplitMix64};
 use stripewise_layout::LayoutSpec;
-use stripewise_pool::{JobKind, Pool, PoolError, Volume, VolumeSpec};
+use stripewise_pool::{DrawnShards, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec};
 
 use crate::kit::pool::*;
 use crate::kit::slices::{create, open, scrubbed_clean, sliced};
@@ -201,4 +203,48 @@ test_cases! {
         three_to_one: (3, 1),
         two_to_five: (2, 5),
     }
+}
+
+#[test]
+fn a_conversion_waits_for_direct_writes() {
+    let all: Vec<Rc<Holding>> = memory_drives(4, 32).into_iter().map(Holding::over).collect();
+    let life = Life::new();
+    life.run(async {
+        let drawn_shards = Some(DrawnShards { shards: 2, seed: 7 });
+        let options = PoolOptions { drawn_shards, ..options(7) };
+        let spec = PoolSpec { options, ..spec("tank", &as_drives(&all), &[]) };
+        let pool = Pool::create(&life.context, &life.buffers, spec).await.expect("a pool");
+        let spec = VolumeSpec { checksums: Some(false), ..volume_spec("data", "raid10", Some(4 * MIB)) };
+        let volume = full_volume(&pool, spec, 1).await;
+        let direct = volume.direct().expect("its array is on another shard");
+        // The writes of the data are held back, and none that comes later.
+        let length = 64 << 10;
+        let catches = Rc::new(Cell::new(true));
+        for drive in &all {
+            let catches = catches.clone();
+            let is_data = move |request: &IoRequest| {
+                matches!(request.operation, Operation::Write { .. }) && request.length_bytes == length
+            };
+            drive.hold(move |request| catches.get() && is_data(request)).await;
+        }
+        let written = {
+            let (context, data) =
+                (life.context.clone(), Buffer::from_bytes(&contents(2, 0, length as usize)));
+            life.context.spawn(async move { direct.write(&context, 0, data).await })
+        };
+        while all.iter().map(|drive| drive.held(|_| true)).sum::<usize>() < 2 {
+            life.context.sleep_ns(1_000_000).await;
+        }
+        catches.set(false);
+        pool.convert("data", Some(layout("raid5")), None).await.expect("begun");
+        life.context.sleep_ns(1_000_000_000).await;
+        assert!(volume.info().expect("it is there").conversion.is_some(), "it waits");
+        for drive in &all {
+            drive.hold(|_| false).await;
+        }
+        assert!(matches!(written.await, Some(Ok(()))));
+        pool.wait(JobKind::Convert).await.expect("converted");
+        holds(&volume, 2, 0, length).await.expect("as written last");
+        holds(&volume, 1, length, volume.capacity_bytes() - length).await.expect("as before");
+    });
 }
