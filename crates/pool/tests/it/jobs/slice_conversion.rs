@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use stripewise_array::mutation::{Mutation, choose};
 use stripewise_drive::{Buffer, IoRequest, MemoryDrive, Operation, SplitMix64};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{DrawnShards, JobKind, Pool, PoolError, PoolOptions, PoolSpec, Volume, VolumeSpec};
@@ -205,8 +206,8 @@ test_cases! {
     }
 }
 
-#[test]
-fn a_conversion_waits_for_direct_writes() {
+/// Converts a volume while a direct write to it is in flight, and reads what was written.
+fn converted_beside_a_direct_write() -> Result<(), String> {
     let all: Vec<Rc<Holding>> = memory_drives(4, 32).into_iter().map(Holding::over).collect();
     let life = Life::new();
     life.run(async {
@@ -228,8 +229,8 @@ fn a_conversion_waits_for_direct_writes() {
             drive.hold(move |request| catches.get() && is_data(request)).await;
         }
         let written = {
-            let (context, data) =
-                (life.context.clone(), Buffer::from_bytes(&contents(2, 0, length as usize)));
+            let data = Buffer::from_bytes(&contents(2, 0, length as usize));
+            let context = life.context.clone();
             life.context.spawn(async move { direct.write(&context, 0, data).await })
         };
         while all.iter().map(|drive| drive.held(|_| true)).sum::<usize>() < 2 {
@@ -237,14 +238,21 @@ fn a_conversion_waits_for_direct_writes() {
         }
         catches.set(false);
         pool.convert("data", Some(layout("raid5")), None).await.expect("begun");
+        pool.start_jobs();
         life.context.sleep_ns(1_000_000_000).await;
-        assert!(volume.info().expect("it is there").conversion.is_some(), "it waits");
         for drive in &all {
             drive.hold(|_| false).await;
         }
         assert!(matches!(written.await, Some(Ok(()))));
         pool.wait(JobKind::Convert).await.expect("converted");
-        holds(&volume, 2, 0, length).await.expect("as written last");
         holds(&volume, 1, length, volume.capacity_bytes() - length).await.expect("as before");
-    });
+        holds(&volume, 2, 0, length).await
+    })
+}
+
+#[test]
+fn a_conversion_waits_for_direct_writes() {
+    converted_beside_a_direct_write().expect("as written last");
+    choose(Some(Mutation::ConversionBesideDirectWrites));
+    assert!(converted_beside_a_direct_write().is_err(), "a conversion that does not wait is found");
 }
