@@ -64,6 +64,7 @@ pub trait Host: 'static {
 pub struct FuseMount {
     ended: Rc<Ended>,
     worker: Weak<Worker>,
+    is_over_ring: bool,
     /// Unmounts on drop if still mounted.
     _mount_point: FuseMountPoint,
 }
@@ -108,19 +109,32 @@ impl FuseMount {
             Tree::Pools => "stripewise".to_owned(),
         };
         let mount_point = FuseMountPoint::new(at, &source)?;
-        device::agree(&mount_point)?;
+        // Other threads have clones of the device, whose requests need no ring.
+        let ring = match context.shards()[..] {
+            [] => network.fuse_ring(mount_point.as_fd(), device::MAX_REQUEST_BYTES).ok(),
+            _ => None,
+        };
+        let is_offered = device::agree(&mount_point, ring.is_some())?;
+        let ring = ring.filter(|ring| is_offered && ring.register());
         let device = Device::new(Rc::new(network.message_file(mount_point.as_fd())?), MAX_UNDER_WAY_BYTES);
+        let over_ring = ring.map(|ring| Device::new(Rc::new(ring), MAX_UNDER_WAY_BYTES));
+        let is_over_ring = over_ring.is_some();
         let worker = Rc::new(Worker::new(exports, tree, host)?);
         receive_on_all(context, network, &mount_point, &worker);
         let of_mount = Rc::downgrade(&worker);
         let (ended, of_task) = (Rc::new(Ended::default()), context.clone());
         let theirs = ended.clone();
         drop(context.spawn(async move {
-            worker.serve(&of_task, device).await;
+            worker.serve(&of_task, device, over_ring).await;
             theirs.is_so.set(true);
             theirs.changed.notify_all();
         }));
-        Ok(Self { ended, worker: of_mount, _mount_point: mount_point })
+        Ok(Self { ended, worker: of_mount, is_over_ring, _mount_point: mount_point })
+    }
+
+    /// True if the kernel's requests come over io_uring, which it has to be set up for.
+    pub fn is_over_ring(&self) -> bool {
+        self.is_over_ring
     }
 
     /// True once the folder is unmounted.

@@ -14,6 +14,7 @@
 
 mod files;
 mod fuse_mount;
+mod fuse_ring;
 mod message_file;
 mod net;
 mod process;
@@ -34,6 +35,7 @@ pub use files::open::{DriveOpener, OpenError, OpenFile, OpenOptions, drive_ident
 pub use files::opened::Notice;
 pub use files::small_file::{open_regular_file, read_small_file};
 pub use fuse_mount::FuseMountPoint;
+pub use fuse_ring::FuseRing;
 pub use message_file::MessageFile;
 pub use net::{HandedStream, ListenError, Listener, Network, OWNER_ONLY, SocketFile, Stream, bind_unix};
 pub use process::group::{do_not_wait, end_process_group};

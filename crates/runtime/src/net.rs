@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use stripewise_drive::Buffer;
 
+use crate::fuse_ring::FuseRing;
 use crate::message_file::MessageFile;
 use crate::net::socket_future::Operation;
 use crate::ring::Ring;
@@ -72,6 +73,15 @@ impl Network {
     /// The system's error if no descriptor is available.
     pub fn message_file(&self, file: BorrowedFd<'_>) -> io::Result<MessageFile> {
         MessageFile::new(&self.ring, file)
+    }
+
+    /// A ring for the messages of a FUSE mount, with data of at most `payload_bytes` each; see
+    /// [`FuseRing`].
+    ///
+    /// # Errors
+    /// The system's error if memory or descriptors are missing.
+    pub fn fuse_ring(&self, device: BorrowedFd<'_>, payload_bytes: usize) -> io::Result<FuseRing> {
+        FuseRing::new(&self.ring, device, payload_bytes)
     }
 
     /// Continues a connection of another executor here.

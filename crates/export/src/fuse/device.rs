@@ -22,7 +22,7 @@ use super::messages::Messages;
 use super::wire::{self, Agreement, Errno, Question, Transfer, WRITE_HEAD_BYTES};
 
 /// Maximum length of a read or write.
-const MAX_REQUEST_BYTES: usize = 1 << 20;
+pub(super) const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// Maximum concurrent asynchronous requests (of loop devices and io_uring) from the kernel.
 const MAX_BACKGROUND: u16 = 512;
 /// Minimum memory charged for a request, which also bounds the number of requests without data.
@@ -39,8 +39,9 @@ const MAX_IN_A_ROW: usize = 32;
 const FIRST_MESSAGE_BYTES: usize = 8192;
 
 /// Negotiates version, sizes and capabilities with the kernel. Blocks until its INIT request comes,
-/// which it sends when it mounts.
-pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
+/// which it sends when it mounts. True if its requests come over io_uring from now on, which they
+/// may if `has_ring`.
+pub(super) fn agree(mount_point: &FuseMountPoint, has_ring: bool) -> io::Result<bool> {
     let mut device = File::from(mount_point.as_fd().try_clone_to_owned()?);
     let mut message = [0; FIRST_MESSAGE_BYTES];
     loop {
@@ -50,8 +51,8 @@ pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => continue,
             Err(error) => return Err(error),
         };
-        match terms(&message[..length]) {
-            Agreement::Reached(answer) => return device.write_all(&answer),
+        match terms(&message[..length], has_ring) {
+            Agreement::Reached(answer, over_ring) => return device.write_all(&answer).map(|()| over_ring),
             Agreement::AskAgain(answer) => device.write_all(&answer)?,
             Agreement::Impossible(answer) => {
                 device.write_all(&answer)?;
@@ -65,8 +66,8 @@ pub(super) fn agree(mount_point: &FuseMountPoint) -> io::Result<()> {
 }
 
 /// Answers an INIT request.
-pub(super) fn terms(message: &[u8]) -> Agreement {
-    wire::agree(message, MAX_REQUEST_BYTES as u32, MAX_BACKGROUND)
+pub(super) fn terms(message: &[u8], has_ring: bool) -> Agreement {
+    wire::agree(message, MAX_REQUEST_BYTES as u32, MAX_BACKGROUND, has_ring)
 }
 
 /// A received request.

@@ -3,8 +3,10 @@
 
 use std::cell::Cell;
 use std::io;
+use std::pin::pin;
 use std::rc::Rc;
 
+use futures_util::future::select;
 use stripewise_array::ArrayError;
 use stripewise_drive::{Buffer, BufferPool, Context, Event, MovedBuffer};
 
@@ -83,9 +85,18 @@ impl Worker {
     }
 
     /// Serves until it is unmounted and all requests are answered.
-    pub(super) async fn serve(self: Rc<Self>, context: &Context, mut device: Device) {
-        while let Some(asked) = device.next().await {
-            self.execute(context, asked);
+    pub(super) async fn serve(self: Rc<Self>, context: &Context, device: Device, over_ring: Option<Device>) {
+        let receive = async |mut device: Device| {
+            while let Some(asked) = device.next().await {
+                self.execute(context, asked);
+            }
+        };
+        match over_ring {
+            Some(over_ring) => {
+                // Both end with the mount.
+                select(pin!(receive(device)), pin!(receive(over_ring))).await;
+            }
+            None => receive(device).await,
         }
         self.shards.until_ended().await;
         while self.in_flight.get() > 0 {

@@ -1,11 +1,11 @@
-//! Carrier of the messages between a server and its client: the kernel, or a simulated one
-//! (`simulated.rs`).
+//! Carriers of the messages between a server and its client: the kernel, over its device or over
+//! io_uring, or a simulated one (`simulated.rs`).
 
 use std::io;
 
 use futures_util::future::LocalBoxFuture;
 use stripewise_drive::Buffer;
-use stripewise_runtime::{MessageFile, Piece};
+use stripewise_runtime::{FuseRing, MessageFile, Piece};
 
 /// The server's end of a carrier. Each request and each answer is one message.
 pub(super) trait Messages {
@@ -33,5 +33,19 @@ impl Messages for MessageFile {
 
     fn send(&self, pieces: Vec<Piece>) {
         Self::send(self, pieces);
+    }
+}
+
+impl Messages for FuseRing {
+    fn try_receive(&self, head: &mut [u8], body: &Buffer) -> io::Result<Option<usize>> {
+        Self::try_receive(self, head, body)
+    }
+
+    fn readable(&self) -> LocalBoxFuture<'_, ()> {
+        Box::pin(Self::readable(self))
+    }
+
+    fn send(&self, pieces: Vec<Piece>) {
+        Self::send(self, &pieces);
     }
 }

@@ -66,7 +66,7 @@ impl SimulatedMount {
         let device = Device::new(kernel.clone(), MAX_UNDER_WAY_BYTES);
         let worker = Rc::new(Worker::new(exports, tree, host)?);
         let of_task = context.clone();
-        drop(context.spawn(async move { worker.serve(&of_task, device).await }));
+        drop(context.spawn(async move { worker.serve(&of_task, device, None).await }));
         Ok(Self { kernel })
     }
 
@@ -109,7 +109,7 @@ impl Drop for SimulatedMount {
 
 /// Maximum length of a read or write, as negotiated with the server.
 fn negotiated() -> u32 {
-    let Agreement::Reached(answer) = device::terms(&requests::init(1)) else {
+    let Agreement::Reached(answer, _) = device::terms(&requests::init(1), false) else {
         unreachable!("both sides have the same version")
     };
     let body = requests::answer(&answer).map(|(_, _, body)| body);

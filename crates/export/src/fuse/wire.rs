@@ -36,6 +36,10 @@ mod ability {
     pub(super) const ASYNC_DIO: u32 = 1 << 15;
     pub(super) const PARALLEL_DIROPS: u32 = 1 << 18;
     pub(super) const MAX_PAGES: u32 = 1 << 22;
+    /// There are abilities beyond 32.
+    pub(super) const MORE: u32 = 1 << 30;
+    /// Requests over io_uring, one of those beyond 32.
+    pub(super) const OVER_RING: u32 = 1 << (41 - 32);
 }
 
 /// Kinds of requests (`enum fuse_opcode`).
@@ -123,7 +127,8 @@ pub(super) struct FileAttr {
 /// Outcome of the kernel's INIT request, with the answer to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Agreement {
-    Reached(Vec<u8>),
+    /// With the answer; true if requests come over io_uring from now on.
+    Reached(Vec<u8>, bool),
     /// The kernel's major version is newer: it sends another INIT once it knows ours.
     AskAgain(Vec<u8>),
     /// The version is too old, or the message is not INIT.
@@ -247,8 +252,9 @@ pub(super) fn parse(message: &[u8]) -> Option<(u64, Question)> {
 }
 
 /// Answers the kernel's INIT request: writes of up to `max_write_bytes`, and at most
-/// `max_background` concurrent asynchronous requests.
-pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16) -> Agreement {
+/// `max_background` concurrent asynchronous requests, over io_uring if `has_ring` and the kernel
+/// offers it.
+pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16, has_ring: bool) -> Agreement {
     let mut front = Front(message);
     let head = |front: &mut Front| {
         let (_length, kind, unique) = (front.number32()?, front.number32()?, front.number64()?);
@@ -265,11 +271,16 @@ pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16) -
         Some(terms) if kind == kind::INIT => terms,
         _ => return impossible(libc::EIO),
     };
+    let is_offered =
+        abilities & ability::MORE != 0 && front.number32().is_some_and(|more| more & ability::OVER_RING != 0);
+    let over_ring = has_ring && is_offered;
+    let more = if over_ring { ability::OVER_RING } else { 0 };
     let answer = |numbers: [u32; 4], pages: u16| {
         let background = pair(max_background, max_background / 4 * 3);
         let nanoseconds_per_tick = 1;
         let sizes = [background, max_write_bytes, nanoseconds_per_tick, pair(pages, 0)];
-        let body = Body::default().numbers32(numbers).numbers32(sizes).numbers32([0; 8]).0;
+        let body =
+            Body::default().numbers32(numbers).numbers32(sizes).numbers32([more, 0, 0, 0, 0, 0, 0, 0]).0;
         [&answer_head(unique, 0, body.len())[..], &body].concat()
     };
     if major > VERSION[0] {
@@ -283,9 +294,11 @@ pub(super) fn agree(message: &[u8], max_write_bytes: u32, max_background: u16) -
         | ability::BIG_WRITES
         | ability::ASYNC_DIO
         | ability::PARALLEL_DIROPS
-        | ability::MAX_PAGES;
+        | ability::MAX_PAGES
+        | if over_ring { ability::MORE } else { 0 };
     let pages = max_write_bytes.max(max_readahead_bytes).div_ceil(PAGE_BYTES).min(u32::from(u16::MAX)) as u16;
-    Agreement::Reached(answer([VERSION[0], VERSION[1], max_readahead_bytes, wanted & abilities], pages))
+    let numbers = [VERSION[0], VERSION[1], max_readahead_bytes, wanted & abilities];
+    Agreement::Reached(answer(numbers, pages), over_ring)
 }
 
 /// Two 16-bit numbers stored side by side, as one 32-bit number.
@@ -439,7 +452,7 @@ mod tests {
         let numbers = |answer: &[u8]| -> Vec<u32> {
             answer.chunks_exact(4).map(|four| u32::from_ne_bytes(four.try_into().unwrap())).collect()
         };
-        let Agreement::Reached(answer) = agree(&asks(7, 45, u32::MAX), 1 << 20, 512) else {
+        let Agreement::Reached(answer, false) = agree(&asks(7, 45, u32::MAX), 1 << 20, 512, false) else {
             panic!("a newer minor version is supported")
         };
         // The head and sizeof(fuse_init_out); 77 is the number of the request.
@@ -449,12 +462,27 @@ mod tests {
         let wanted = numbers(&answer)[7];
         assert!(wanted & ability::ASYNC_DIO != 0 && wanted & ability::MAX_PAGES != 0);
 
-        let Agreement::Reached(answer) = agree(&asks(7, 31, ability::BIG_WRITES), 1 << 20, 512) else {
+        let over_ring = |has_ring: bool, more: u32| {
+            let terms = Body::default().numbers32([7, 45, 128 << 10, u32::MAX, more]).0;
+            let message = message(kind::INIT, 0, &terms);
+            let Agreement::Reached(answer, over_ring) = agree(&message, 1 << 20, 512, has_ring) else {
+                panic!("it is supported")
+            };
+            assert_eq!(numbers(&answer)[12], if over_ring { ability::OVER_RING } else { 0 });
+            assert_eq!(numbers(&answer)[7] & ability::MORE != 0, over_ring);
+            over_ring
+        };
+        assert!(over_ring(true, ability::OVER_RING | 1));
+        assert!(!over_ring(true, 1) && !over_ring(false, ability::OVER_RING));
+
+        let Agreement::Reached(answer, false) = agree(&asks(7, 31, ability::BIG_WRITES), 1 << 20, 512, false)
+        else {
             panic!("an older kernel is supported")
         };
         assert_eq!(numbers(&answer)[7], ability::BIG_WRITES, "only what the kernel supports");
-        assert!(matches!(agree(&asks(8, 0, 0), 1 << 20, 512), Agreement::AskAgain(_)));
-        let refused = |message: &[u8]| matches!(agree(message, 1 << 20, 512), Agreement::Impossible(_));
+        assert!(matches!(agree(&asks(8, 0, 0), 1 << 20, 512, false), Agreement::AskAgain(_)));
+        let refused =
+            |message: &[u8]| matches!(agree(message, 1 << 20, 512, false), Agreement::Impossible(_));
         assert!(refused(&asks(7, 8, 0)) && refused(&message(kind::LOOKUP, 1, &[0; 16])));
         let whole = asks(7, 40, 0);
         assert!((0..whole.len()).all(|length| refused(&whole[..length])), "truncated anywhere");

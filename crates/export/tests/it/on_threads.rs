@@ -68,9 +68,9 @@ async fn make(executor: &RealExecutor, buffers: &BufferPool, folder: &Folder) ->
 }
 
 /// Runs `work` with a pool on several threads.
-fn with_pool(folder: &Folder, work: impl AsyncFnOnce(&RealExecutor, &BufferPool, Pool)) {
+fn with_pool(threads: usize, folder: &Folder, work: impl AsyncFnOnce(&RealExecutor, &BufferPool, Pool)) {
     let executor = RealExecutor::new().expect("io_uring");
-    start_threads(&executor, THREADS).expect("threads");
+    start_threads(&executor, threads).expect("threads");
     let buffers = BufferPool::new(16 << 20);
     executor.block_on(async {
         let pool = make(&executor, &buffers, folder).await;
@@ -148,7 +148,7 @@ fn assert_place(client: &mut Client, number: u64, place: u64, seed: u64) {
 #[test]
 fn volumes_on_threads_keep_data_through_changes() {
     let folder = Folder::new(6);
-    with_pool(&folder, async |executor, _, pool| {
+    with_pool(THREADS, &folder, async |executor, _, pool| {
         let socket = folder.socket();
         let client = |number| {
             let socket = socket.clone();
@@ -215,7 +215,7 @@ impl Drop for Over {
 #[test]
 fn unaligned_writes_keep_bytes_of_other_threads() {
     let folder = Folder::new(4);
-    with_pool(&folder, async |executor, _, pool| {
+    with_pool(THREADS, &folder, async |executor, _, pool| {
         let is_over = Arc::new(AtomicBool::new(false));
         let whole = {
             let (socket, over) = (folder.socket(), Over(is_over.clone()));
@@ -254,7 +254,7 @@ fn unaligned_writes_keep_bytes_of_other_threads() {
 #[test]
 fn lost_writes_of_other_threads_are_reported() {
     let folder = Folder::new(4);
-    with_pool(&folder, async |executor, buffers, pool| {
+    with_pool(THREADS, &folder, async |executor, buffers, pool| {
         let stage = Arc::new(AtomicU64::new(0));
         let client = {
             let (socket, stage) = (folder.socket(), stage.clone());
@@ -341,10 +341,46 @@ fn use_file(path: &Path, number: u64) {
 
 #[test]
 fn files_are_served_by_all_threads() {
+    serve_files(THREADS, false);
+}
+
+/// Has the kernel offer FUSE over io_uring, if it can, until it is dropped.
+struct OfferedRing(String);
+
+const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+impl OfferedRing {
+    fn new() -> Self {
+        let before = std::fs::read_to_string(PARAMETER).unwrap_or_default();
+        if before.trim() == "N" {
+            let _ = std::fs::write(PARAMETER, "Y");
+        }
+        Self(before)
+    }
+
+    fn is_there(&self) -> bool {
+        std::fs::read_to_string(PARAMETER).is_ok_and(|now| now.trim() == "Y")
+    }
+}
+
+impl Drop for OfferedRing {
+    fn drop(&mut self) {
+        let _ = std::fs::write(PARAMETER, self.0.trim());
+    }
+}
+
+#[test]
+fn files_are_served_over_io_uring() {
+    let offered = OfferedRing::new();
+    serve_files(1, offered.is_there());
+}
+
+/// Has four clients use the file of a volume, and unmounts it.
+fn serve_files(threads: usize, is_over_ring: bool) {
     let folder = Folder::new(4);
     let mount = folder.0.path().join("mount");
     std::fs::create_dir(&mount).expect("a folder");
-    with_pool(&folder, async |executor, _, pool| {
+    with_pool(threads, &folder, async |executor, _, pool| {
         let context = executor.context();
         let exports = PoolExports::new();
         exports.add(pool.clone(), false);
@@ -354,6 +390,7 @@ fn files_are_served_by_all_threads() {
             Err(error) => return eprintln!("skipped: this test needs FUSE: {error}"),
             Ok(mounted) => mounted,
         };
+        assert_eq!(mounted.is_over_ring(), is_over_ring);
         let clients: Vec<_> = (0..4)
             .map(|number| {
                 let path = mount.join("sliced");
