@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::future::pending;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 
@@ -72,12 +73,12 @@ pub(crate) struct Options {
     /// drive's own limit, else 60]
     #[arg(long, value_name = "DEGREES", value_parser = clap::value_parser!(i64).range(1..=150))]
     max_temperature: Option<i64>,
-    /// Threads that serve volumes and connections. With 1, all is done by one. Volumes on drives
-    /// that one thread alone can use (those of other hosts, volumes of other pools, paced files)
-    /// stay on the first
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Threads that serve volumes and connections [default: the number of processors less one, at
+    /// most 8, at least 1]. With 1, all is done by one. Volumes on drives that one thread alone can
+    /// use (those of other hosts, volumes of other pools, paced files) stay on the first
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS as u64))]
-    cores: u64,
+    cores: Option<u64>,
     #[command(flatten)]
     log: LogOptions,
 }
@@ -86,6 +87,13 @@ pub(crate) struct Options {
 struct Ready {
     ready: bool,
     pools: Vec<String>,
+}
+
+/// Number of threads by default: one processor is left to clients and to work outside the
+/// executors.
+fn usual_cores() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (processors - 1).clamp(1, MAX_THREADS)
 }
 
 pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
@@ -103,7 +111,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     // Comes first, so that the locks of the pools name the socket.
     let control = ControlSocket::open(app).await?;
     let budget = Budget::new(options.nbd.memory.0);
-    start_cores(app, options.cores as usize)?;
+    start_cores(app, options.cores.map_or_else(usual_cores, |cores| cores as usize))?;
     let context = app.executor()?.context();
     drop(context.spawn(give_memory_back(context.clone(), budget.clone())));
     let http = Http::open(&options.http, &budget, app).await?;

@@ -109,9 +109,14 @@ impl Daemon {
         Self::start_with(sandbox, words, &[])
     }
 
-    /// As [`Self::start`], with these environment variables.
+    /// As [`Self::start`], with these environment variables. With one core, or
+    /// `STRIPEWISE_TEST_CORES`: every test holds for any number.
     pub fn start_with(sandbox: &Sandbox, words: &str, environment: &[(&str, &str)]) -> Self {
-        let words = format!("serve {words}");
+        let cores = std::env::var("STRIPEWISE_TEST_CORES").unwrap_or_else(|_| "1".into());
+        let words = match words.contains("--cores") {
+            true => format!("serve {words}"),
+            false => format!("serve {words} --cores {cores}"),
+        };
         let mut command = sandbox.command(&words);
         let mut process = Process::spawn(sandbox, command.envs(environment.iter().copied()), &words);
         process.expect_ready();
