@@ -10,7 +10,7 @@ use crate::ssd::SsdParameters;
 use super::entry::{CatalogueError, Parameter, Reader};
 use super::taken;
 
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("mg08ada400e.toml", include_str!("../../../../catalogue/drives/mg08ada400e.toml")),
     ("mg08ada800e.toml", include_str!("../../../../catalogue/drives/mg08ada800e.toml")),
     ("hdd2j12.toml", include_str!("../../../../catalogue/drives/hdd2j12.toml")),
@@ -21,6 +21,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("x25e.toml", include_str!("../../../../catalogue/drives/x25e.toml")),
     ("sata-ssd.toml", include_str!("../../../../catalogue/drives/sata-ssd.toml")),
     ("nvme.toml", include_str!("../../../../catalogue/drives/nvme.toml")),
+    ("p4500.toml", include_str!("../../../../catalogue/drives/p4500.toml")),
 ];
 
 /// Model of an entry's behaviour.

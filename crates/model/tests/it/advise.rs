@@ -210,7 +210,7 @@ fn ssds_by_any_name_are_faster_than_disks() {
         found.choices.iter().map(|choice| choice.normal.workload).fold(0.0, f64::max)
     };
     let disks = rate("4x2TB-hdd");
-    for drives in ["4xnvme", "4xsata-ssd", "4x1TB-ssd", "4x2TB-nvme"] {
+    for drives in ["4xnvme", "4xp4500", "4xsata-ssd", "4x1TB-ssd", "4x2TB-nvme"] {
         assert!(rate(drives) > 5.0 * disks, "{drives}: {} against {disks}", rate(drives));
     }
 }
