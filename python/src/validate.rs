@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use serde::Serialize;
 use stripewise_model::studies::{self, DataError};
 use stripewise_model::validate::{
-    Answer, Halves, Summary, TableSummary, all_halves, summarise, tables, validate as validated,
+    Answer, Halves, LeftOut, Summary, TableSummary, all_halves, leave_out as left_out_of, summarise, tables,
+    validate as validated,
 };
 
 use crate::catalogue::BUILT_IN;
@@ -23,6 +24,7 @@ struct Document<'a> {
     p90_error_percent: f64,
     fitted_numbers: usize,
     halves: Vec<Half<'a>>,
+    left_out: Vec<LeftOut>,
 }
 
 #[derive(Serialize)]
@@ -36,14 +38,15 @@ fn failure(error: &DataError) -> Failure {
     Failure::other(error.to_string(), error.hint())
 }
 
-/// Summaries as a document, and all rows. `halves` adds the errors on rows that were left out of a
-/// fit, which takes much longer.
+/// Summaries as a document, and all rows. `halves` and `leave_out` add the errors on rows that were
+/// left out of a fit, which takes much longer.
 #[pyfunction]
 pub(crate) fn validate(
     py: Python<'_>,
     study: Option<String>,
     data: Option<String>,
     halves: bool,
+    leave_out: bool,
     seed: u64,
 ) -> PyResult<(String, PyTable)> {
     let (document, answers) = work::run(py, None, move |_| {
@@ -65,6 +68,10 @@ pub(crate) fn validate(
             true => all_halves(&BUILT_IN, &rows, seed).map_err(|error| failure(&error))?,
             false => Vec::new(),
         };
+        let left_out = match leave_out {
+            true => left_out_of(&BUILT_IN, &rows, seed).map_err(|error| failure(&error))?,
+            false => Vec::new(),
+        };
         let all = tables(&answers);
         let (studies, tables) = all.iter().partition(|table| table.table.is_empty());
         let Summary { median_error_percent, p90_error_percent, .. } = summarise(&answers);
@@ -75,6 +82,7 @@ pub(crate) fn validate(
             p90_error_percent,
             fitted_numbers: BUILT_IN.fitted().len(),
             halves: halves.iter().map(|(study, halves)| Half { study, halves: *halves }).collect(),
+            left_out,
         })?;
         Ok((document, answers))
     })?;

@@ -317,17 +317,25 @@ def advise(
 
 
 def validate(
-    study: str | None = None, *, data: Path | None = None, halves: bool = False, seed: int = 1
+    study: str | None = None,
+    *,
+    data: Path | None = None,
+    halves: bool = False,
+    leave_out: bool = False,
+    seed: int = 1,
 ) -> Validation:
     """Compare the predictions with every row of the published studies.
 
     :param study: 000, 001, 002 or 004; all by default
     :param data: a folder of CSV files with the same columns, or one such file, instead
     :param halves: also fit the numbers to one half of each study and predict the other: minutes
-    :param seed: random seed of the split into halves
+    :param leave_out: also leave out each system and each layout of a study in turn, fit the numbers
+        to the other rows, and predict those left out: minutes
+    :param seed: random seed of the split into halves, and of where fits start
     :return: errors in percent; `rows` is a table
     """
-    document, rows = _native.validate(study, None if data is None else os.fspath(data), halves, seed)
+    path = None if data is None else os.fspath(data)
+    document, rows = _native.validate(study, path, halves, leave_out, seed)
     return cast(Validation, {**json.loads(document), "rows": rows})
 
 

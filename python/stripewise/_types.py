@@ -14,6 +14,8 @@ __all__ = [
     "Figure",
     "Figures",
     "Half",
+    "LeftOut",
+    "LeftOutGroup",
     "Latency",
     "Limit",
     "Measurement",
@@ -247,6 +249,34 @@ class Half(TypedDict):
     other_p90_percent: float
 
 
+class LeftOutGroup(TypedDict):
+    """A system or layout that was left out; errors in percent.
+
+    `defaults` names the numbers that no other row depends on, which have the model's default.
+    """
+
+    name: str
+    rows: int
+    defaults: List[str]
+    rows_with_defaults: int
+    median_error_percent: float
+    p90_error_percent: float
+
+
+class LeftOut(TypedDict):
+    """Errors of a study's rows, each left out of a fit with its system or layout."""
+
+    study: str
+    one_of: str
+    rows: int
+    rows_with_defaults: int
+    median_error_percent: Optional[float]
+    p90_error_percent: Optional[float]
+    fitted_median_percent: Optional[float]
+    fitted_p90_percent: Optional[float]
+    groups: List[LeftOutGroup]
+
+
 class Validation(TypedDict):
     """The model's errors on the published figures.
 
@@ -261,6 +291,7 @@ class Validation(TypedDict):
     p90_error_percent: float
     fitted_numbers: int
     halves: List[Half]
+    left_out: List[LeftOut]
 
 
 class Percentiles(TypedDict):

@@ -132,6 +132,13 @@ def test_validate_answers_every_published_row() -> None:
     assert set(rows["study"]) == {"002"}
     assert found["studies"][0]["median_error_percent"] == found["median_error_percent"]
     assert any(rows["fitted"]) and not all(rows["fitted"])
+    assert found["left_out"] == []
+
+
+def test_validate_leaves_out_as_the_command_line(command_line: CommandLine) -> None:
+    found = stripewise.validate("001", leave_out=True)
+    assert found["left_out"] == command_line("model", "validate", "--study", "001", "--leave-out")["left_out"]
+    assert [one["one_of"] for one in found["left_out"]] == ["system", "layout"]
 
 
 def test_replay_answers_as_the_command_line(command_line: CommandLine, tmp_path: Path) -> None:

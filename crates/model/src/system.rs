@@ -5,6 +5,7 @@
 //! configuration that has none.
 
 mod catalogue;
+mod fitted;
 mod parameter;
 
 pub use catalogue::{

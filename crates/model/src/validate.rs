@@ -4,9 +4,12 @@
 //! worst.
 //! Errors are exp|ln(predicted/published)| − 1, in percent.
 
+mod answers;
 mod expected;
 mod findings;
 mod fit;
+mod halves;
+mod left_out;
 mod questions;
 mod report;
 mod summary;
@@ -14,18 +17,20 @@ mod summary;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
 use std::hash::{Hash, Hasher};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
 use crate::predict::{Prediction, SEED, State, Workload, predict, predict_roughly};
 use crate::studies::{self, DataError, Row};
 use crate::system::{Catalogue, ComponentKind, How, System};
+use questions::{Question, Subject};
 
 pub use expected::Expected;
 pub use findings::{Finding, Verdict, findings};
-pub use fit::{Halves, fit, halves};
-pub use report::{chart, markdown};
+pub use halves::{Halves, all_halves};
+pub use left_out::{LeftOut, LeftOutGroup, OneOf, leave_out};
+pub use report::{Checks, chart, markdown};
 pub use summary::{Summary, TableSummary, summarise, tables};
 
 /// A row and its prediction.
@@ -58,13 +63,7 @@ pub struct Answer {
 impl Answer {
     /// The size of the error as a logarithm; what is not answered is far off.
     pub fn distance(&self) -> f64 {
-        match self.predicted {
-            Some(predicted) if predicted > 0.0 && self.published > 0.0 => {
-                (predicted / self.published).ln().abs()
-            }
-            Some(predicted) if predicted == self.published => 0.0,
-            _ => UNANSWERED,
-        }
+        distance(self.predicted, self.published)
     }
 }
 
@@ -80,9 +79,36 @@ struct Predictor<'a> {
     catalogue: &'a Catalogue,
     made: &'a Made,
     effort: f64,
+    /// Systems by their names, or as their configurations are written out.
+    systems: Mutex<HashMap<String, Option<Arc<System>>>>,
 }
 
-impl Predictor<'_> {
+impl<'a> Predictor<'a> {
+    fn new(catalogue: &'a Catalogue, made: &'a Made, effort: f64) -> Self {
+        Self { catalogue, made, effort, systems: Mutex::default() }
+    }
+
+    /// The system that a question is about; `None`: the catalogue has no such system.
+    fn system(&self, subject: &Subject) -> Option<Arc<System>> {
+        let name = match subject {
+            Subject::Named(name) => name.clone(),
+            Subject::Made(configuration) => format!("{configuration:?}"),
+        };
+        if let Some(known) = self.systems.lock().expect("no panic while it is held").get(&name) {
+            return known.clone();
+        }
+        let system = match subject {
+            Subject::Named(name) => self.catalogue.system(name),
+            Subject::Made(configuration) => {
+                let name = format!("{} {}", configuration.drives, configuration.layout);
+                self.catalogue.build(&name, configuration)
+            }
+        };
+        let system = system.ok().map(Arc::new);
+        self.systems.lock().expect("no panic while it is held").insert(name, system.clone());
+        system
+    }
+
     fn predict(&self, system: &System, state: State, workload: &Workload) -> Prediction {
         if system.drive.kind == ComponentKind::Ssd {
             return predict(system, state, workload);
@@ -94,6 +120,12 @@ impl Predictor<'_> {
         let prediction = predict_roughly(system, state, workload, SEED, self.effort);
         self.made.0.lock().expect("no panic while it is held").insert(key, prediction.clone());
         prediction
+    }
+
+    /// Answers of all these questions, in their order.
+    fn answers(&self, questions: &[&Question]) -> Vec<Option<f64>> {
+        use rayon::prelude::*;
+        questions.par_iter().map(|question| answers::answer(self, question)).collect()
     }
 }
 
@@ -118,55 +150,53 @@ fn key(system: &System, state: State, workload: &Workload, effort: f64) -> u64 {
 /// # Errors
 /// A field that is not what its heading says.
 pub fn validate(catalogue: &Catalogue, rows: &[Row]) -> Result<Vec<Answer>, DataError> {
-    validate_with(catalogue, rows, &Made::default(), 1.0)
+    let questions = all_questions(rows)?;
+    let asked: Vec<&Question> = questions.iter().collect();
+    let made = Made::default();
+    let predicted = Predictor::new(catalogue, &made, 1.0).answers(&asked);
+    let patterns = fitted_patterns(catalogue);
+    let carried: HashSet<String> =
+        all_questions(&studies::built_in()).unwrap_or_default().iter().map(label).collect();
+    let answer = |(question, predicted): (Question, Option<f64>)| {
+        let label = label(&question);
+        let chosen = |pattern: &String| pattern.split(' ').all(|word| label.contains(word));
+        let mut answer = Answer {
+            fitted: carried.contains(&label) && patterns.iter().any(chosen),
+            study: question.study,
+            table: question.table,
+            row: question.row,
+            metric: question.metric,
+            published: question.published,
+            predicted,
+            error_percent: None,
+            test: question.test,
+            configuration: question.configuration,
+        };
+        answer.error_percent = predicted.map(|predicted| {
+            let percent = 100.0 * (answer.distance().exp() - 1.0);
+            if predicted < answer.published { -percent } else { percent }
+        });
+        answer
+    };
+    Ok(questions.into_iter().zip(predicted).map(answer).collect())
 }
 
-/// Validates with earlier predictions, and a multiple of the usual number of simulated requests.
-fn validate_with(
-    catalogue: &Catalogue,
-    rows: &[Row],
-    made: &Made,
-    effort: f64,
-) -> Result<Vec<Answer>, DataError> {
-    use rayon::prelude::*;
-    let predictor = Predictor { catalogue, made, effort };
-    let patterns = fitted_patterns(catalogue);
-    let carried: HashSet<String> = studies::built_in()
-        .iter()
-        .filter_map(|row| questions::question(row).ok().flatten())
-        .map(|question| label(&question))
-        .collect();
-    let answers: Result<Vec<Option<Answer>>, DataError> = rows
-        .par_iter()
-        .map(|row| {
-            let Some(question) = questions::question(row)? else { return Ok(None) };
-            let predicted = questions::answer(&predictor, &question);
-            let label = label(&question);
-            let chosen = |pattern: &String| pattern.split(' ').all(|word| label.contains(word));
-            let mut answer = Answer {
-                fitted: carried.contains(&label) && patterns.iter().any(chosen),
-                study: question.study,
-                table: question.table,
-                row: question.row,
-                metric: question.metric,
-                published: question.published,
-                predicted,
-                error_percent: None,
-                test: question.test,
-                configuration: question.configuration,
-            };
-            answer.error_percent = predicted.map(|predicted| {
-                let percent = 100.0 * (answer.distance().exp() - 1.0);
-                if predicted < answer.published { -percent } else { percent }
-            });
-            Ok(Some(answer))
-        })
-        .collect();
-    Ok(answers?.into_iter().flatten().collect())
+/// The questions of all rows that are measurements.
+fn all_questions(rows: &[Row]) -> Result<Vec<Question>, DataError> {
+    rows.iter().filter_map(|row| questions::question(row).transpose()).collect()
+}
+
+/// The size of an error as a logarithm; what is not answered is far off.
+fn distance(predicted: Option<f64>, published: f64) -> f64 {
+    match predicted {
+        Some(predicted) if predicted > 0.0 && published > 0.0 => (predicted / published).ln().abs(),
+        Some(predicted) if predicted == published => 0.0,
+        _ => UNANSWERED,
+    }
 }
 
 /// Text in which the patterns of fitted rows are searched for.
-fn label(question: &questions::Question) -> String {
+fn label(question: &Question) -> String {
     format!("{} {} {} {}", question.study, question.table, question.row, question.metric)
 }
 
@@ -177,31 +207,4 @@ fn fitted_patterns(catalogue: &Catalogue) -> Vec<String> {
     let sources = chosen.flat_map(|one| one.source.split("; "));
     let patterns = sources.map(|source| source.split(':').next().unwrap_or(source).to_owned());
     patterns.filter(|pattern| pattern.starts_with("00")).collect()
-}
-
-/// The error of each study on a random half that its numbers were not fitted to.
-///
-/// # Errors
-/// Faulty fields.
-pub fn all_halves(
-    catalogue: &Catalogue,
-    rows: &[Row],
-    seed: u64,
-) -> Result<Vec<(String, Halves)>, DataError> {
-    let mut found = Vec::new();
-    for study in ["000", "001", "002", "004"] {
-        let rows: Vec<Row> = rows.iter().filter(|row| row.text("study") == study).cloned().collect();
-        let mut names = catalogue.fitted();
-        names.retain(|(component, name)| {
-            let source = &catalogue.component[component].parameters[name].source;
-            source.trim_start_matches("study ").starts_with(study)
-        });
-        // The shared part of the systems, their drives, comes first.
-        names
-            .sort_by_key(|(component, _)| !matches!(catalogue.component[component].kind, ComponentKind::Hdd));
-        if !rows.is_empty() {
-            found.push((study.to_owned(), halves(catalogue, &rows, &names, seed)?));
-        }
-    }
-    Ok(found)
 }

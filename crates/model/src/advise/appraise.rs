@@ -39,7 +39,7 @@ fn journaling(system: &System) -> Journaling {
     match (system.shape.level.parity_units(), system.controller_name.as_str()) {
         (0, _) => Journaling::None,
         (_, "stripewise") => Journaling::Partial,
-        (_, "storage-spaces-parity") => Journaling::All,
+        (_, "storage-spaces") => Journaling::All,
         _ => Journaling::None,
     }
 }

@@ -237,11 +237,6 @@ impl Build<'_> {
         let columns = column_bytes(&self.parts, shape.width);
         let largest = self.parts.iter().map(|kind| kind.bytes).max().unwrap_or(0);
         let interleave_bytes = if kind.is_ssd { SSD_INTERLEAVE } else { HDD_INTERLEAVE };
-        let parity = spec.level.parity_units() > 0;
-        let controller = match need.controller.as_str() {
-            "storage-spaces" if parity => "storage-spaces-parity".to_owned(),
-            other => other.to_owned(),
-        };
         let predicted = if mixed { shape.width } else { drives };
         let configuration = Configuration {
             drives: format!("{predicted}x{}", kind.like.unwrap_or(&kind.name)),
@@ -249,7 +244,7 @@ impl Build<'_> {
             columns: if mixed { None } else { spec.columns },
             interleave_kib: (spec.level != Level::Single).then_some(interleave_bytes >> 10),
             groups: spec.groups,
-            controller,
+            controller: need.controller.clone(),
             controllers: 1,
             over: Over::Drives,
             file_system: false,

@@ -53,6 +53,9 @@ struct Part {
 impl Planner {
     pub(super) fn new(system: &System, member_bytes: u64, missing: Option<usize>, stream: bool) -> Self {
         let shape = &system.shape;
+        // Columns of a mirror stay on their drives: one that is missing would be many.
+        let moves = shape.level == Level::Raid0 || shape.parity_units() > 0;
+        let slab = (system.controller.or("slab", 0.0) * 1024.0 * 1024.0) as u64;
         Self {
             level: shape.level,
             width: shape.width,
@@ -66,10 +69,13 @@ impl Planner {
                 Some(_) => 1,
             },
             asymmetric: system.controller.is("asymmetric"),
-            drives: system.controller.or("slab_drives", system.drives as f64) as usize,
+            drives: match shape.level {
+                Level::Raid0 => system.controller.or("slab_drives", system.drives as f64) as usize,
+                _ => system.drives,
+            },
             read_ahead: stream,
             serial_strips: system.controller.is("serial_strips"),
-            slab: (system.controller.or("slab", 0.0) * 1024.0 * 1024.0) as u64,
+            slab: if moves { slab } else { 0 },
             missing: missing.filter(|_| shape.fault_tolerance() > 0),
         }
     }
@@ -92,6 +98,11 @@ impl Planner {
             return self.rows * self.strip / self.slab * self.slab * self.drives as u64;
         }
         self.rows * self.row_bytes()
+    }
+
+    /// Members that are there.
+    pub(super) fn present(&self) -> impl Iterator<Item = usize> {
+        (0..self.width).filter(|member| Some(*member) != self.missing)
     }
 
     /// Members that hold a data unit of a row, first copy first.

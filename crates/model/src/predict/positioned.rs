@@ -46,14 +46,16 @@ fn in_journal(system: &System, copies: usize) -> System {
     journal.drives = copies;
     let level = if copies > 1 { Level::Raid1 } else { Level::Single };
     journal.shape = Shape { level, width: copies, groups: 1, ..journal.shape };
-    journal.controller.parameters.remove("journals");
     journal.controller.parameters.remove("slab");
+    if let Some(gathers) = journal.controller.parameters.remove("journals") {
+        journal.controller.parameters.insert("coalesces".to_owned(), gathers);
+    }
     journal
 }
 
 /// Writes that pass a journal: streams at the speed of one disk, where a lone request waits for a
-/// turn of it to be safe; random ones as far apart as the journal is large. On solid-state drives
-/// the journal's copies share their speed.
+/// turn of it to be safe; random ones as far apart as the journal is large, where they replace what
+/// it holds. On solid-state drives the journal's copies share their speed.
 fn journalled(system: &System, workload: &Workload, run: Run) -> Prediction {
     let bytes = workload.mean_bytes();
     let (part, us) = match &system.journal {
@@ -66,6 +68,14 @@ fn journalled(system: &System, workload: &Workload, run: Run) -> Prediction {
             let alone = if workload.outstanding() == 1 { turn_us } else { 0.0 };
             let one = predict(&in_journal(system, 1), State::Normal, workload, run);
             ("journal", 1e6 / one.iops + alone)
+        }
+        // In a short run on a file larger than the journal hardly a block is written twice before
+        // it is destaged: entries are appended, each a command of its own, by the copies of all
+        // disks.
+        None if workload.repeats && workload.span_bytes.is_some_and(|span| span > JOURNAL_BYTES) => {
+            let lanes = (system.drives / 2).clamp(1, workload.outstanding()) as f64;
+            let command = system.drive.or("prepare", 0.0).max(system.drive.or("command", 50.0));
+            ("journal", (command + bytes / system.drive.or("outer_rate", 200.0)) / lanes)
         }
         None => {
             let one = in_journal(system, 2);
@@ -126,13 +136,14 @@ fn repeated(room: f64, requests_in_a_run: f64, places: f64) -> f64 {
 
 pub(super) fn predict(system: &System, state: State, workload: &Workload, run: Run) -> Prediction {
     let controller = &system.controller;
-    if controller.is("journals") && workload.read_share == 0.0 {
+    let journals = controller.is("journals") && system.shape.parity_units() > 0;
+    if journals && workload.read_share == 0.0 {
         return journalled(system, workload, run);
     }
-    if controller.is("journals") && workload.read_share < 1.0 {
+    if journals && workload.read_share < 1.0 {
         return mixed(system, state, workload, run);
     }
-    if controller.is("journals") && workload.span_bytes.is_some_and(|span| span <= JOURNAL_BYTES) {
+    if journals && workload.span_bytes.is_some_and(|span| span <= JOURNAL_BYTES) {
         // The most recent writes still lie in the journal, which is a mirror.
         let rebuild_seconds = rebuild_seconds(system);
         let prediction = predict(&in_journal(system, 2), State::Normal, workload, run);
@@ -140,7 +151,7 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     }
     let mut simulation = Simulation::new(system, state, workload, run.seed);
     let span = simulation.span;
-    let outstanding = simulation.requests.len() as u64;
+    let outstanding = simulation.requests.len() as u64 - 1;
     let warm = 2 * outstanding + 300;
     // Gathered rows are wider the more drives there are: fewer of them are as many commands.
     let gathers = controller.is("coalesces") && workload.random_share < 0.5 && workload.read_share == 0.0;
@@ -158,11 +169,14 @@ pub(super) fn predict(system: &System, state: State, workload: &Workload, run: R
     let mut link = (simulation.link_busy_ns as f64 / 1e9 / seconds).min(1.0);
     // Software that moves more or fewer bytes than asked for, and what its own work costs.
     let sequential = workload.random_share < 0.5;
+    let is_striped = system.shape.width > system.shape.copies();
+    let strips = if is_striped { controller.or("strip_efficiency", 1.0) } else { 1.0 };
+    let efficiency = controller.or("efficiency", 1.0) * strips;
     let gain = match (sequential, workload.read_share >= 0.5) {
-        (true, true) => controller.or("stream_read_gain", 1.0) * controller.or("efficiency", 1.0),
+        (true, true) => controller.or("stream_read_gain", 1.0) * efficiency,
         // Each strip waits for the spindle already: no further loss.
         (true, false) if controller.is("serial_strips") && system.shape.parity_units() > 0 => 1.0,
-        (true, false) => controller.or("stream_write_gain", 1.0) * controller.or("efficiency", 1.0),
+        (true, false) => controller.or("stream_write_gain", 1.0) * efficiency,
         _ => 1.0 / controller.or("positions_per_request", 1.0),
     };
     let gain = match workload.repeats && !sequential && workload.read_share >= 1.0 {

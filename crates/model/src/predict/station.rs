@@ -230,11 +230,11 @@ fn controller_read(
         Over::Drives | Over::HardwareRaid0 => "read",
         Over::Jbod | Over::SimpleVolumes => "read_direct",
     };
-    let (fixed, per_kib) = match streamed {
-        true => (controller.or("stream", 0.0), controller.or("stream_per_kib", 0.0)),
-        false => (controller.or(fixed_read, 0.0), controller.or("read_per_kib", 0.0)),
+    let fixed = match streamed {
+        true => controller.or("stream", 0.0),
+        false => controller.or(fixed_read, 0.0),
     };
-    let station = (fixed + per_kib * kib) / system.controllers as f64;
+    let station = (fixed + controller.or("per_kib", 0.0) * kib) / system.controllers as f64;
     let drives = cut.strips * ssd.read_busy(cut.strip_kib, random) * more / members;
     let latency = controller.or(if is_plain(system) { "latency_direct" } else { "latency" }, 0.0);
     let rest = cap_us(system, kib - cut.strip_kib).max(drives - ssd.read_busy(cut.strip_kib, random));
@@ -260,10 +260,10 @@ fn controller_write(system: &System, kib: f64, random: bool, streams: usize, mem
         return Costs { alone_us: ssd.write_alone(cut.strip_kib, random) + cut.strips * each - each, busy };
     }
     let gain = if system.file_system { controller.or("file_system_gain", 1.0) } else { 1.0 };
-    let looked_up = match is_plain(system) {
-        true => controller.or("latency", 0.0) - controller.or("latency_direct", 0.0),
-        false => 0.0,
-    };
+    // Finding the stripe takes what it takes a read; a write in place looks it up for each copy and
+    // parity.
+    let looking_up = controller.or("latency", 0.0) - controller.or("latency_direct", 0.0);
+    let looked_up = if is_plain(system) { looking_up } else { 0.0 };
     let accept = (controller.or("accept", 0.0) - looked_up).max(0.0)
         + controller.or("write_strip_per_kib", 0.0) * cut.strip_kib;
     if random {
@@ -273,7 +273,7 @@ fn controller_write(system: &System, kib: f64, random: bool, streams: usize, mem
         let each = writes * ssd.write_aged(cut.strip_kib) + reads * ssd.read_busy(cut.strip_kib, true);
         let drives = cut.strips * each / members / gain;
         let old = if reads > 0.0 { ssd.read_alone(cut.strip_kib, true) } else { 0.0 };
-        let mapping = writes * controller.or("random_map", 0.0);
+        let mapping = writes * looking_up;
         let alone_us = (accept + mapping + old).max(drives);
         let busy =
             vec![("controller", station), ("controller's rate", cap_us(system, kib)), ("drives", drives)];
@@ -291,7 +291,7 @@ fn controller_write(system: &System, kib: f64, random: bool, streams: usize, mem
             if system.shape.fault_tolerance() > 0 { controller.or("redundant_write", 0.0) } else { 0.0 };
         busy.push(("flushing", redundant + flush_per_kib * kib));
     } else {
-        let station = controller.or("stream", 0.0) + controller.or("stream_per_kib", 0.0) * kib;
+        let station = controller.or("stream", 0.0) + controller.or("per_kib", 0.0) * kib;
         busy.push(("controller", station / controllers));
     }
     Costs { alone_us: accept + flush_per_kib * (kib - cut.strip_kib), busy }

@@ -462,32 +462,4 @@ impl Catalogue {
             }
         }
     }
-
-    /// The fitted numbers: component and name.
-    pub fn fitted(&self) -> Vec<(String, String)> {
-        let all = self.component.iter().flat_map(|(component, parts)| {
-            let fitted = parts.parameters.iter().filter(|(_, parameter)| parameter.how == How::Fitted);
-            fitted.map(move |(name, _)| (component.clone(), name.clone()))
-        });
-        let mut all: Vec<(String, String)> = all.collect();
-        // Parts of a family share a number.
-        let source = |(component, name): &(String, String)| {
-            let parameter = &self.component[component].parameters[name];
-            (name.clone(), parameter.source.clone(), parameter.value.to_bits())
-        };
-        let mut seen = Vec::new();
-        all.retain(|one| {
-            let source = source(one);
-            let shared = seen.contains(&source);
-            seen.push(source);
-            !shared
-        });
-        all
-    }
-
-    /// A number in place, for fitting.
-    pub(crate) fn value_mut(&mut self, component: &str, name: &str) -> Option<&mut f64> {
-        let parameters = &mut self.component.get_mut(component)?.parameters;
-        parameters.get_mut(name).map(|parameter| &mut parameter.value)
-    }
 }

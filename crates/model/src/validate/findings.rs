@@ -4,6 +4,7 @@
 mod controllers;
 mod disks;
 mod enclosure;
+mod missing;
 mod solid_state;
 
 use serde::Serialize;
@@ -32,6 +33,8 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The figures, or the reason.
     pub why: String,
+    /// The cause that the model lacks, where the finding does not hold.
+    pub missing_cause: Option<&'static str>,
 }
 
 const FINDINGS: &str = include_str!("../../../../studies/findings.csv");
@@ -176,7 +179,8 @@ fn judge(catalogue: &Catalogue, line: &str) -> Finding {
     if let Some(check) = check(id) {
         let (holds, why) = check(&Look(catalogue));
         let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
-        return Finding { id: id.into(), verdict, why };
+        let missing = missing::CAUSES.iter().find(|(name, _)| !holds && *name == id);
+        return Finding { id: id.into(), verdict, why, missing_cause: missing.map(|(_, cause)| *cause) };
     }
     let said = NOT_MODELLED.iter().find(|(name, _)| *name == id).map(|(_, why)| *why);
     let why = match (support, topic) {
@@ -192,5 +196,5 @@ fn judge(catalogue: &Catalogue, line: &str) -> Finding {
         }
         _ => format!("nothing says why: see the rows of {evidence}"),
     };
-    Finding { id: id.into(), verdict: Verdict::CannotBeModelled, why }
+    Finding { id: id.into(), verdict: Verdict::CannotBeModelled, why, missing_cause: None }
 }

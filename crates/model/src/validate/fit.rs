@@ -1,8 +1,9 @@
-//! Fitting by coordinate search, and the error on the half that was not fitted.
+//! Fitting by coordinate search.
 
-use super::{Answer, Made, summarise, validate, validate_with};
-use crate::studies::{DataError, Row};
-use crate::system::Catalogue;
+use super::answers::answer;
+use super::questions::Question;
+use super::{Made, Predictor, distance};
+use crate::system::{Catalogue, ComponentKind};
 
 /// Steps of a number, as factors.
 const STEPS: [f64; 5] = [0.9, 1.1, 0.97, 1.03, 1.3];
@@ -12,96 +13,126 @@ const ROUNDS: usize = 2;
 /// Rows farther off than this count as so far: a few hopeless ones do not lead.
 const FAR: f64 = 1.0;
 
-/// The error on the half fitted and on the other.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Halves {
-    /// Median on the half that numbers were fitted to, in percent.
-    pub fitted_median_percent: f64,
-    /// Median on the other half.
-    pub other_median_percent: f64,
-    /// Nine of ten rows of the fitted half err less.
-    pub fitted_p90_percent: f64,
-    /// Nine of ten rows of the other half err less.
-    pub other_p90_percent: f64,
+/// A fitted number: its places in the catalogue, since parts of a family share one.
+pub(super) type Number = Vec<(String, String)>;
+
+/// The fitted numbers of a study, those of its drives first, which all systems share.
+pub(super) fn numbers(catalogue: &Catalogue, study: &str) -> Vec<Number> {
+    let mut numbers = catalogue.fitted_places();
+    numbers.retain(|places| {
+        let (component, name) = &places[0];
+        let source = &catalogue.component[component].parameters[name].source;
+        source.trim_start_matches("study ").starts_with(study)
+    });
+    numbers.sort_by_key(|places| !matches!(catalogue.component[&places[0].0].kind, ComponentKind::Hdd));
+    numbers
 }
 
-/// Cost that a fit minimises: mean distance, with far rows bounded so that a few hopeless ones do
-/// not dominate.
-fn cost(answers: &[Answer]) -> f64 {
-    answers.iter().map(|answer| answer.distance().min(FAR)).sum::<f64>() / answers.len().max(1) as f64
+/// Multiplies a number in all its places.
+pub(super) fn scale(catalogue: &mut Catalogue, number: &Number, factor: f64) {
+    for (component, name) in number {
+        if let Some(value) = catalogue.value_mut(component, name) {
+            *value *= factor;
+        }
+    }
 }
 
-/// Improves the fitted numbers of a catalogue on these rows; returns the last cost.
-///
-/// # Errors
-/// Faulty fields.
-pub fn fit(
-    catalogue: &mut Catalogue,
-    rows: &[Row],
-    names: &[(String, String)],
-    rounds: usize,
-) -> Result<f64, DataError> {
-    let made = Made::default();
-    let mut best = cost(&validate_with(catalogue, rows, &made, ROUGHLY)?);
-    for _ in 0..rounds {
-        let before = best;
-        for (component, name) in names {
-            for step in STEPS {
-                while let Some(value) = catalogue.value_mut(component, name) {
-                    let old = *value;
-                    *value = old * step;
-                    let tried = cost(&validate_with(catalogue, rows, &made, ROUGHLY)?);
-                    if tried + 1e-7 < best {
-                        best = tried;
-                        continue;
-                    }
-                    if let Some(value) = catalogue.value_mut(component, name) {
-                        *value = old;
-                    }
-                    break;
+/// Moves each number off its place by a quarter, up or down by the seed.
+pub(super) fn perturb(catalogue: &mut Catalogue, numbers: &[Number], seed: u64) {
+    for (index, number) in numbers.iter().enumerate() {
+        let up = mix(seed.wrapping_add(77 + index as u64)) & 1 == 1;
+        scale(catalogue, number, if up { 1.25 } else { 0.8 });
+    }
+}
+
+/// A fit to some questions, with the predictions made so far.
+pub(super) struct Fit<'a> {
+    questions: &'a [&'a Question],
+    made: &'a Made,
+    /// Drive and controller that each question depends on.
+    parts: Vec<Vec<String>>,
+}
+
+impl<'a> Fit<'a> {
+    pub(super) fn new(catalogue: &Catalogue, questions: &'a [&'a Question], made: &'a Made) -> Self {
+        let predictor = Predictor::new(catalogue, made, ROUGHLY);
+        let parts = questions.iter().map(|question| parts(&predictor, question)).collect();
+        Self { questions, made, parts }
+    }
+
+    /// Distances of the questions at these places, each bounded.
+    fn distances(&self, catalogue: &Catalogue, places: &[usize]) -> Vec<f64> {
+        use rayon::prelude::*;
+        let predictor = Predictor::new(catalogue, self.made, ROUGHLY);
+        let of = |place: &usize| {
+            let question = self.questions[*place];
+            distance(answer(&predictor, question), question.published).min(FAR)
+        };
+        places.par_iter().map(of).collect()
+    }
+
+    /// Places of the questions whose systems have a part with this number.
+    fn places(&self, number: &Number) -> Vec<usize> {
+        let has = |parts: &[String]| number.iter().any(|(component, _)| parts.contains(component));
+        (0..self.questions.len()).filter(|place| has(&self.parts[*place])).collect()
+    }
+
+    /// True if a question's answer depends on a number.
+    pub(super) fn depends_on(&self, catalogue: &Catalogue, number: &Number) -> bool {
+        let places = self.places(number);
+        let mut moved = catalogue.clone();
+        scale(&mut moved, number, 1.3);
+        !places.is_empty() && self.distances(&moved, &places) != self.distances(catalogue, &places)
+    }
+
+    /// Improves numbers one after another as long as the mean distance falls.
+    pub(super) fn run(&self, catalogue: &mut Catalogue, numbers: &[Number]) {
+        let all: Vec<usize> = (0..self.questions.len()).collect();
+        let mut best = self.distances(catalogue, &all);
+        for _ in 0..ROUNDS {
+            let before: f64 = best.iter().sum();
+            for number in numbers {
+                let places = self.places(number);
+                for step in STEPS {
+                    while self.improves(catalogue, number, step, &places, &mut best) {}
                 }
             }
-        }
-        if before - best < 1e-5 {
-            break;
+            if before - best.iter().sum::<f64>() < 1e-5 * all.len() as f64 {
+                break;
+            }
         }
     }
-    Ok(best)
+
+    /// Tries a step; takes it back where it does not help.
+    fn improves(
+        &self,
+        catalogue: &mut Catalogue,
+        number: &Number,
+        step: f64,
+        places: &[usize],
+        best: &mut [f64],
+    ) -> bool {
+        let old = catalogue.clone();
+        scale(catalogue, number, step);
+        let tried = self.distances(catalogue, places);
+        let gain: f64 = places.iter().zip(&tried).map(|(place, tried)| best[*place] - tried).sum();
+        if gain > 1e-7 * best.len() as f64 {
+            places.iter().zip(tried).for_each(|(place, tried)| best[*place] = tried);
+            return true;
+        }
+        *catalogue = old;
+        false
+    }
 }
 
-/// Starts every fitted number 20 % off, fits it to a random half of the rows, and predicts the
-/// other.
-///
-/// # Errors
-/// Faulty fields.
-pub fn halves(
-    catalogue: &Catalogue,
-    rows: &[Row],
-    names: &[(String, String)],
-    seed: u64,
-) -> Result<Halves, DataError> {
-    let (mut chosen, mut other) = (Vec::new(), Vec::new());
-    for (index, row) in rows.iter().enumerate() {
-        if mix(seed ^ index as u64) & 1 == 0 { chosen.push(row.clone()) } else { other.push(row.clone()) }
-    }
-    let mut fitted = catalogue.clone();
-    for (index, (component, name)) in names.iter().enumerate() {
-        if let Some(value) = fitted.value_mut(component, name) {
-            *value *= if mix(seed.wrapping_add(77 + index as u64)) & 1 == 0 { 0.8 } else { 1.25 };
-        }
-    }
-    fit(&mut fitted, &chosen, names, ROUNDS)?;
-    let (chosen, other) = (summarise(&validate(&fitted, &chosen)?), summarise(&validate(&fitted, &other)?));
-    Ok(Halves {
-        fitted_median_percent: chosen.median_error_percent,
-        other_median_percent: other.median_error_percent,
-        fitted_p90_percent: chosen.p90_error_percent,
-        other_p90_percent: other.p90_error_percent,
-    })
+/// Names of the drives and controllers that a question depends on.
+pub(super) fn parts(predictor: &Predictor, question: &Question) -> Vec<String> {
+    let systems = question.asked.subjects().into_iter().filter_map(|subject| predictor.system(subject));
+    systems.flat_map(|system| [system.drive_name.clone(), system.controller_name.clone()]).collect()
 }
 
 /// A number that looks random.
-fn mix(seed: u64) -> u64 {
+pub(super) fn mix(seed: u64) -> u64 {
     let mut value = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -1,14 +1,12 @@
-//! Questions that the rows of a published table ask, and the predictions that answer them.
+//! Questions that the rows of a published table ask. A row whose figure, unit or load is unknown
+//! asks nothing: any other quantity would be a wrong answer.
 
-use super::Predictor;
-use crate::predict::{Bonnie, PostMark, State, Workload, software_processor};
+use crate::predict::{State, Workload};
 use crate::studies::{DataError, Row, Table};
-use crate::system::{Configuration, Over, System};
+use crate::system::{Configuration, Over};
 
 const KIB: u64 = 1 << 10;
-const MIB: u64 = 1 << 20;
-/// Eight lanes of 2.5 GT/s, 8 of 10 bits.
-const PCIE_1_X8_MB_PER_S: f64 = 2000.0;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// A published figure and what it is about.
 pub(super) struct Question {
@@ -19,10 +17,10 @@ pub(super) struct Question {
     pub published: f64,
     pub test: String,
     pub configuration: String,
-    asked: Asked,
+    pub asked: Asked,
 }
 
-enum Asked {
+pub(super) enum Asked {
     /// A figure of a run; the mean over several spans.
     Run {
         subject: Subject,
@@ -55,6 +53,7 @@ enum Asked {
     },
     /// A multiple of a single drive's figure.
     Times {
+        subject: Subject,
         drives: f64,
         load: Workload,
         figure: Figure,
@@ -77,16 +76,35 @@ enum Asked {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Figure {
+pub(super) enum Figure {
     Rate,
     Requests,
     Milliseconds,
     Microseconds,
 }
 
-enum Subject {
+pub(super) enum Subject {
     Named(String),
     Made(Box<Configuration>),
+}
+
+impl Asked {
+    /// Configurations that the answer depends on.
+    pub(super) fn subjects(&self) -> Vec<&Subject> {
+        match self {
+            Self::Run { subject, .. }
+            | Self::Metric { subject, .. }
+            | Self::Rebuild { subject }
+            | Self::Worst { subject, .. }
+            | Self::Uncached { subject }
+            | Self::Times { subject, .. }
+            | Self::Bus { subject, .. }
+            | Self::Processor { subject, .. }
+            | Self::UncachedRate { subject } => vec![subject],
+            Self::Ratio { subjects, .. } => subjects.iter().collect(),
+            Self::Nothing => Vec::new(),
+        }
+    }
 }
 
 /// Returns the question of a row; `None` if the row is not a measurement.
@@ -147,7 +165,8 @@ fn file_sizes(row: &Row) -> Result<Option<Question>, DataError> {
     let (read, random) = (row.text("op") == "read", row.text("access") == "random");
     let block = row.number("block_kib")? as u64 * KIB;
     let depth = row.number("queue_depth")? as usize;
-    let simple = Workload::simple(read, random, block, depth);
+    let workers = row.number("threads")? as usize;
+    let simple = Workload { workers, ..Workload::simple(read, random, block, depth) };
     let load = |mib: &u64| Workload { span_bytes: Some(mib * MIB), repeats: true, ..simple.clone() };
     let (test, op, size) = (row.text("test"), row.text("op"), row.text("file_size_mib"));
     Ok(Some(Question {
@@ -191,11 +210,16 @@ fn metrics(row: &Row) -> Result<Option<Question>, DataError> {
     }))
 }
 
+/// Study 002: its solid-state drive alone.
+fn single_002() -> Subject {
+    Subject::Named("002-ssd1".into())
+}
+
 /// Study 002: a configuration in words.
 fn subject_002(config: &str, level: &str, disks: f64) -> Subject {
     let words = config.to_lowercase();
     if level == "single" {
-        return Subject::Named("002-ssd1".into());
+        return single_002();
     }
     let number_before = |word: &str| {
         let before = &words[..words.find(word)?];
@@ -283,7 +307,7 @@ fn requests(row: &Row) -> Result<Option<Question>, DataError> {
         "single_ssd_throughput" | "theoretical_throughput" => match rate {
             Some(figure) => {
                 let drives = if metric == "single_ssd_throughput" { 1.0 } else { disks };
-                Asked::Times { drives, load, figure }
+                Asked::Times { subject: single_002(), drives, load, figure }
             }
             None => Asked::Nothing,
         },
@@ -421,83 +445,6 @@ fn rebuilds(row: &Row) -> Result<Option<Question>, DataError> {
     }))
 }
 
-/// The prediction; `None`: no system of the catalogue answers.
-pub(super) fn answer(predictor: &Predictor, question: &Question) -> Option<f64> {
-    let resolve = |subject: &Subject| resolve(predictor, subject);
-    let single = |load: &Workload, figure| {
-        let system = predictor.catalogue.system("002-ssd1").ok()?;
-        figure_of(predictor, &system, State::Normal, load, figure)
-    };
-    match &question.asked {
-        Asked::Run { subject, state, loads, figure } => {
-            let system = resolve(subject)?;
-            let figures: Option<Vec<f64>> =
-                loads.iter().map(|load| figure_of(predictor, &system, *state, load, *figure)).collect();
-            figures.map(|figures| figures.iter().sum::<f64>() / figures.len() as f64)
-        }
-        Asked::Ratio { subjects: [one, other], load } => {
-            let of =
-                |subject| figure_of(predictor, &resolve(subject)?, State::Normal, load, Figure::Requests);
-            Some(of(one)? / of(other)?)
-        }
-        Asked::Times { drives, load, figure } => Some(drives * single(load, *figure)?),
-        Asked::Metric { subject, name } => metric_001(&resolve(subject)?, name),
-        Asked::Rebuild { subject } => {
-            let system = resolve(subject)?;
-            let load = Workload::simple(true, true, 4096, 1);
-            let seconds = predictor.predict(&system, State::Normal, &load).rebuild_seconds?;
-            Some(seconds / 60.0)
-        }
-        Asked::Worst { subject, read } => {
-            resolve(subject)?.drive.get(if *read { "worst_read" } else { "worst_write" })
-        }
-        Asked::Uncached { subject } => resolve(subject)?.drive.get("program"),
-        Asked::Bus { subject, load } => {
-            let rate = figure_of(predictor, &resolve(subject)?, State::Normal, load, Figure::Rate)?;
-            Some(100.0 * rate / PCIE_1_X8_MB_PER_S)
-        }
-        Asked::Processor { subject, load } => {
-            let system = resolve(subject)?;
-            let iops = figure_of(predictor, &system, State::Normal, load, Figure::Requests)?;
-            Some(100.0 * software_processor(&system, load, iops))
-        }
-        // Strips go out one after the other, and each is programmed before the next.
-        Asked::UncachedRate { subject } => {
-            let system = resolve(subject)?;
-            let strip = system.shape.interleave_bytes as f64;
-            let transfer_us = system.drive.get("command")? + strip / system.drive.get("sequential_write")?;
-            Some(strip / (transfer_us + system.drive.get("program")?))
-        }
-        Asked::Nothing => None,
-    }
-}
-
-fn resolve(predictor: &Predictor, subject: &Subject) -> Option<System> {
-    match subject {
-        Subject::Named(name) => predictor.catalogue.system(name).ok(),
-        Subject::Made(configuration) => {
-            let name = format!("{} {}", configuration.drives, configuration.layout);
-            predictor.catalogue.build(&name, configuration).ok()
-        }
-    }
-}
-
-fn figure_of(
-    predictor: &Predictor,
-    system: &System,
-    state: State,
-    load: &Workload,
-    figure: Figure,
-) -> Option<f64> {
-    let prediction = predictor.predict(system, state, load);
-    Some(match figure {
-        Figure::Rate => prediction.mb_per_s,
-        Figure::Requests => prediction.iops,
-        Figure::Milliseconds => prediction.latency_us.mean / 1000.0,
-        Figure::Microseconds => prediction.latency_us.mean,
-    })
-}
-
 /// Unit of a number of bonnie's or PostMark's as it is predicted.
 fn unit_001(name: &str) -> &'static str {
     match name {
@@ -511,52 +458,4 @@ fn unit_001(name: &str) -> &'static str {
         rate if rate.ends_with("_rate") => "1/s",
         _ => "files",
     }
-}
-
-fn metric_001(system: &System, name: &str) -> Option<f64> {
-    let bonnie = Bonnie::on(system);
-    let postmark = PostMark::on(system, 5000.0, 5000.0, 500.0, 1e7);
-    let total = postmark.total_seconds;
-    // PostMark cuts its rates to whole numbers.
-    let rate = |count: f64, seconds: f64| Some((count / seconds).floor());
-    Some(match name {
-        "test_file_size" => 2030.0,
-        "test_file_size_bytes" => 2030.0 * MIB as f64,
-        "write_per_char_putc" => bonnie.putc,
-        "write_per_char_putc_cpu" => bonnie.putc_cpu,
-        "write_block" => bonnie.write,
-        "write_block_cpu" => bonnie.write_cpu,
-        "rewrite" => bonnie.rewrite,
-        "rewrite_cpu" => bonnie.rewrite_cpu,
-        "read_per_char_getc" => bonnie.getc,
-        "read_per_char_getc_cpu" => bonnie.getc_cpu,
-        "read_block" => bonnie.read,
-        "read_block_cpu" => bonnie.read_cpu,
-        "random_seek_04k_3_seekers" => bonnie.seeks,
-        "random_seek_cpu" => bonnie.seeks_cpu,
-        "total_time" => total,
-        "transaction_time" => postmark.transaction_seconds,
-        "transactions_rate" => return rate(postmark.transactions, postmark.transaction_seconds),
-        "files_created" => postmark.created,
-        "files_created_rate" => return rate(postmark.created, total),
-        "creation_alone" => postmark.created_alone,
-        "creation_alone_rate" => postmark.created_alone_rate.floor(),
-        "creation_mixed" => postmark.created_mixed,
-        "creation_mixed_rate" => return rate(postmark.created_mixed, postmark.transaction_seconds),
-        "files_read" => postmark.read,
-        "files_read_rate" => return rate(postmark.read, postmark.transaction_seconds),
-        "files_appended" => postmark.appended,
-        "files_appended_rate" => return rate(postmark.appended, postmark.transaction_seconds),
-        "files_deleted" => postmark.deleted_alone + postmark.deleted_mixed,
-        "files_deleted_rate" => return rate(postmark.deleted_alone + postmark.deleted_mixed, total),
-        "deletion_alone" => postmark.deleted_alone,
-        "deletion_alone_rate" => postmark.deleted_alone_rate.floor(),
-        "deletion_mixed" => postmark.deleted_mixed,
-        "deletion_mixed_rate" => return rate(postmark.deleted_mixed, postmark.transaction_seconds),
-        "data_read" => postmark.data_read_mb,
-        "data_read_rate" => postmark.data_read_mb / total,
-        "data_written" => postmark.data_written_mb,
-        "data_written_rate" => postmark.data_written_mb / total,
-        _ => return None,
-    })
 }

@@ -2,11 +2,20 @@
 
 use std::fmt::Write;
 
-use super::{Answer, Finding, Halves, TableSummary, Verdict};
+use super::{Answer, Finding, Halves, LeftOut, TableSummary, Verdict};
 use crate::system::{Catalogue, How};
 
 fn percent(value: f64) -> String {
     if value > 9999.0 { "none".into() } else { format!("{value:.1}") }
+}
+
+/// Errors on rows that numbers were not fitted to.
+#[derive(Clone, Copy)]
+pub struct Checks<'a> {
+    /// By study, on a random half.
+    pub halves: &'a [(String, Halves)],
+    /// By study, on systems and layouts left out.
+    pub left_out: &'a [LeftOut],
 }
 
 /// The document; `chart` is where the chart lies, as the document names it.
@@ -14,7 +23,7 @@ pub fn markdown(
     catalogue: &Catalogue,
     answers: &[Answer],
     tables: &[TableSummary],
-    halves: &[(String, Halves)],
+    checks: Checks,
     findings: &[Finding],
     chart: &str,
 ) -> String {
@@ -53,7 +62,7 @@ pub fn markdown(
              and predict the other half. Study 004 has 63 rows a half: its median on the other half moves between\n\
              5.9 and 8.2 with the choice (`--seed`).\n\n\
              | study | fitted half: median %, p90 % | other half: median %, p90 % |\n|---|---|---|\n";
-    for (study, half) in halves {
+    for (study, half) in checks.halves {
         let _ = writeln!(
             text,
             "| {study} | {}, {} | {}, {} |",
@@ -63,6 +72,7 @@ pub fn markdown(
             percent(half.other_p90_percent)
         );
     }
+    left_out(checks.left_out, &mut text);
     let fitted = catalogue.fitted();
     let _ = writeln!(text, "\n## The {} fitted numbers\n", fitted.len());
     text += "| part | number | value | unit | fitted to |\n|---|---|---:|---|---|\n";
@@ -88,6 +98,12 @@ pub fn markdown(
         };
         let _ = writeln!(text, "| {} | {verdict} | {} |", finding.id, finding.why);
     }
+    text += "\n## Causes that the model lacks\n\n| finding | cause |\n|---|---|\n";
+    for finding in findings {
+        if let Some(cause) = finding.missing_cause {
+            let _ = writeln!(text, "| {} | {cause} |", finding.id);
+        }
+    }
     text += "\n## Rows that err by more than half\n\n| study | row | figure | published | predicted | error % |\n";
     text += "|---|---|---|---:|---:|---:|\n";
     let far = answers.iter().filter(|answer| answer.distance() > 1.5_f64.ln());
@@ -99,6 +115,50 @@ pub fn markdown(
             writeln!(text, "| {study} | {table}: {row} | {metric} | {published} | {predicted} | {error} |");
     }
     text
+}
+
+/// Systems and layouts that were left out, each on a line below the study.
+fn left_out(left_out: &[LeftOut], text: &mut String) {
+    if left_out.is_empty() {
+        return;
+    }
+    *text += "\n## Systems and layouts that were not fitted\n\n\
+              Each system of a study, then each layout, is left out in turn. The fitted numbers of the study start a\n\
+              quarter off their places, are fitted to the rows of the other systems or layouts, and predict the rows\n\
+              left out. A number that none of the other rows depends on cannot be fitted to them: it is forgotten, and\n\
+              the model's default takes its place, as for a part of which nothing was measured. *By defaults* counts\n\
+              the rows of which a part has such a number. A system is a controller or software with its kind of drive;\n\
+              in study 001 there is one, so none can be left out.\n\n\
+              | study | left out | rows | by defaults | median %, p90 % | of the same rows, all fitted |\n\
+              |---|---|---:|---:|---|---|\n";
+    let both = |median: Option<f64>, p90: Option<f64>| match (median, p90) {
+        (Some(median), Some(p90)) => format!("{}, {}", percent(median), percent(p90)),
+        _ => "none".to_owned(),
+    };
+    for one in left_out {
+        let LeftOut { study, one_of, rows, rows_with_defaults, .. } = one;
+        let errors = both(one.median_error_percent, one.p90_error_percent);
+        let fitted = both(one.fitted_median_percent, one.fitted_p90_percent);
+        let name = one_of.name();
+        let _ = writeln!(
+            text,
+            "| {study} | **each {name}** | {rows} | {rows_with_defaults} | {errors} | {fitted} |"
+        );
+        for group in &one.groups {
+            let errors = both(Some(group.median_error_percent), Some(group.p90_error_percent));
+            let (name, rows, by_defaults) = (&group.name, group.rows, group.rows_with_defaults);
+            let _ = writeln!(text, "| {study} | {name} | {rows} | {by_defaults} | {errors} | |");
+        }
+    }
+    let defaults: Vec<String> = left_out
+        .iter()
+        .flat_map(|one| one.groups.iter().map(move |group| (one, group)))
+        .filter(|(_, group)| !group.defaults.is_empty())
+        .map(|(one, group)| format!("- {} without {}: {}", one.study, group.name, group.defaults.join(", ")))
+        .collect();
+    if !defaults.is_empty() {
+        let _ = writeln!(text, "\nNumbers that had the model's default:\n\n{}", defaults.join("\n"));
+    }
 }
 
 const COLOURS: [(&str, &str); 4] =

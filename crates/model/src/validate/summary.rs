@@ -40,19 +40,24 @@ pub struct TableSummary {
 /// The errors of these rows.
 pub fn summarise<'a>(answers: impl IntoIterator<Item = &'a Answer>) -> Summary {
     let answers: Vec<&Answer> = answers.into_iter().collect();
-    let mut distances: Vec<f64> = answers.iter().map(|answer| answer.distance()).collect();
+    let (median, p90) = quantiles(answers.iter().map(|answer| answer.distance()).collect());
+    Summary {
+        rows: answers.len(),
+        unanswered: answers.iter().filter(|answer| answer.predicted.is_none()).count(),
+        median_error_percent: median,
+        p90_error_percent: p90,
+        pairs_in_order_percent: pairs(&answers),
+    }
+}
+
+/// Median and ninetieth percentile of distances, as errors in percent.
+pub(super) fn quantiles(mut distances: Vec<f64>) -> (f64, f64) {
     distances.sort_by(f64::total_cmp);
     let at = |share: f64| {
         let index = (share * (distances.len().max(1) - 1) as f64).round() as usize;
         distances.get(index).map_or(0.0, |distance| 100.0 * (distance.exp() - 1.0))
     };
-    Summary {
-        rows: answers.len(),
-        unanswered: answers.iter().filter(|answer| answer.predicted.is_none()).count(),
-        median_error_percent: at(0.5),
-        p90_error_percent: at(0.9),
-        pairs_in_order_percent: pairs(&answers),
-    }
+    (at(0.5), at(0.9))
 }
 
 fn pairs(answers: &[&Answer]) -> Option<f64> {

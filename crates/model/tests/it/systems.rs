@@ -3,17 +3,18 @@
 use std::collections::HashSet;
 
 use stripewise_model::predict::{State, Workload, predict, predict_roughly};
-use stripewise_model::studies::{self, parse};
+use stripewise_model::studies::{self, Row, parse};
 use stripewise_model::sweep::{Sweep, csv, json_lines};
 use stripewise_model::system::{Catalogue, CatalogueError, Configuration};
-use stripewise_model::validate::{Answer, Verdict, all_halves, findings, summarise, validate};
+use stripewise_model::validate::{
+    Answer, LeftOut, OneOf, Verdict, all_halves, findings, leave_out, summarise, validate,
+};
 
 const ONE_LINE: &str =
     "study,level,tool,metric,value,unit,notes\n001,RAID 5,bonnie 1.4,rewrite,39368,kB/s,\n";
 
-fn answers(study: &str) -> Vec<Answer> {
-    let rows: Vec<_> = studies::built_in().into_iter().filter(|row| row.text("study") == study).collect();
-    validate(&Catalogue::built_in(), &rows).unwrap()
+fn answers(number: &str) -> Vec<Answer> {
+    validate(&Catalogue::built_in(), &study(number)).unwrap()
 }
 
 fn configuration(drives: &str, layout: &str) -> Configuration {
@@ -30,10 +31,10 @@ fn every_system_of_the_studies_has_an_entry() {
 }
 
 #[test]
-fn at_most_45_fitted_numbers_each_name_their_rows() {
+fn at_most_35_fitted_numbers_each_name_their_rows() {
     let catalogue = Catalogue::built_in();
     let fitted = catalogue.fitted();
-    assert!(fitted.len() <= 45, "{}: {fitted:?}", fitted.len());
+    assert!(fitted.len() <= 35, "{}: {fitted:?}", fitted.len());
     for (component, name) in fitted {
         let source = &catalogue.component[&component].parameters[&name].source;
         assert!(source.starts_with("00"), "{component}.{name}: {source}");
@@ -56,7 +57,7 @@ fn study_001_is_predicted_within_its_bounds() {
 #[test]
 fn study_002_is_predicted_within_its_bounds() {
     let summary = summarise(&answers("002"));
-    assert!(summary.median_error_percent <= 7.0 && summary.p90_error_percent <= 30.0, "{summary:?}");
+    assert!(summary.median_error_percent <= 5.5 && summary.p90_error_percent <= 27.0, "{summary:?}");
     assert!(summary.pairs_in_order_percent.unwrap() >= 88.0, "{summary:?}");
 }
 
@@ -64,7 +65,7 @@ fn study_002_is_predicted_within_its_bounds() {
 fn study_000_is_predicted_within_its_bounds() {
     let summary = summarise(&answers("000"));
     assert_eq!(summary.unanswered, 0);
-    assert!(summary.median_error_percent <= 7.0 && summary.p90_error_percent <= 60.0, "{summary:?}");
+    assert!(summary.median_error_percent <= 7.0 && summary.p90_error_percent <= 40.0, "{summary:?}");
     assert!(summary.pairs_in_order_percent.unwrap() >= 92.0, "{summary:?}");
 }
 
@@ -158,8 +159,7 @@ fn cliffs(catalogue: &Catalogue, name: &str) -> Vec<String> {
 /// The bounds of the median and of nine of ten are 1.5 times those of all rows; the halves of study
 /// 004 have 63 rows, whose median is 5.9 to 8.2 by the seed.
 fn fit_one_half((study, median, p90): (&str, f64, f64)) {
-    let rows: Vec<_> = studies::built_in().into_iter().filter(|row| row.text("study") == study).collect();
-    let found = all_halves(&Catalogue::built_in(), &rows, 1).unwrap();
+    let found = all_halves(&Catalogue::built_in(), &self::study(study), 1).unwrap();
     assert_eq!(found.len(), 1, "{study}");
     for (_, halves) in found {
         assert!(halves.other_median_percent <= median, "{halves:?}");
@@ -176,6 +176,66 @@ test_cases! {
     }
 }
 
+fn left_out(rows: &[Row]) -> [LeftOut; 2] {
+    leave_out(&Catalogue::built_in(), rows, 1).unwrap().try_into().expect("one study: systems, layouts")
+}
+
+fn study(number: &str) -> Vec<Row> {
+    studies::built_in().into_iter().filter(|row| row.text("study") == number).collect()
+}
+
+/// The enclosure is one system; of its layouts only RAID 5 has parity and old bytes.
+#[test]
+fn a_number_without_other_rows_has_the_models_default() {
+    let [systems, layouts] = left_out(&study("001"));
+    assert_eq!((systems.rows, systems.groups.len(), systems.median_error_percent), (0, 0, None));
+    let names: Vec<&str> = layouts.groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!((layouts.one_of, layouts.rows, names), (OneOf::Layout, 111, vec!["raid0", "raid10", "raid5"]));
+    let defaults = &layouts.groups[2].defaults;
+    assert_eq!(defaults, &["gateway-840 old_byte", "gateway-840 parity_byte"]);
+    assert_eq!(layouts.groups[2].rows_with_defaults, layouts.groups[2].rows);
+    assert_eq!(layouts.groups[0].rows_with_defaults, 0);
+    assert!(layouts.median_error_percent >= layouts.fitted_median_percent, "{layouts:?}");
+}
+
+/// Left-out rows are predicted the same whatever was published.
+#[test]
+fn a_left_out_row_does_not_take_part_in_the_fit() {
+    let rows = |published: &str| {
+        let mut text = ONE_LINE.replace("39368", published);
+        for (level, write, rewrite) in [("RAID 0", 142_080, 85_503), ("RAID 10", 121_126, 66_074)] {
+            text += &format!("001,{level},bonnie 1.4,write_block,{write},kB/s,\n");
+            text += &format!("001,{level},bonnie 1.4,rewrite,{rewrite},kB/s,\n");
+        }
+        parse("mine.csv", &text).unwrap()
+    };
+    let predicted = |published: f64| {
+        let [_, layouts] = left_out(&rows(&published.to_string()));
+        let of_five = layouts.groups.iter().find(|group| group.name == "raid5").unwrap();
+        1.0 + of_five.median_error_percent / 100.0
+    };
+    // Far above and far below what can be predicted, so that the direction is known.
+    let (below, above) = (39.0 * predicted(39.0), 39e6 / predicted(39e6));
+    assert!((below / above - 1.0).abs() < 1e-9, "{below} and {above}");
+}
+
+/// A bitmap costs a position for random writes; reads and streams do without.
+#[test]
+fn a_bitmap_slows_random_writes_only() {
+    let mut catalogue = Catalogue::built_in();
+    let load = |read, random| Workload::simple(read, random, 65_536, 4);
+    let rates = |catalogue: &Catalogue| {
+        let system = catalogue.system("004-qnap-raid10").unwrap();
+        [load(false, true), load(true, true), load(false, false)]
+            .map(|load| predict_roughly(&system, State::Normal, &load, 7, 0.25).mb_per_s)
+    };
+    let with = rates(&catalogue);
+    catalogue.component.get_mut("qnap-ts464").unwrap().parameters.remove("bitmap").unwrap();
+    let without = rates(&catalogue);
+    assert!(with[0] < 0.9 * without[0], "{with:?}, {without:?}");
+    assert_eq!(with[1..], without[1..]);
+}
+
 fn answers_of_the_same_row_are_fitted() -> bool {
     let answers = validate(&Catalogue::built_in(), &parse("same.csv", ONE_LINE).unwrap()).unwrap();
     answers[0].fitted
@@ -189,20 +249,26 @@ const UNKNOWN: &str = "study,table,config,level,disks,workload,op,pattern,block_
 002,Table 7,single SSD,single,1,light,trim,random,4,throughput,12,IOPS,
 002,Table 7,single SSD,single,1,light,read,strided,4,throughput,12,IOPS,
 002,Table 7,single SSD,single,1,latency,read,random,4,median_latency,12,us,
+002,Table 9,single SSD,single,1,latency,read,random,4,avg_latency,0.161,ms (unit not printed),
+002,Table 9,single SSD,single,1,latency,read,random,4,cpu,12,ms,
 ";
 
 #[test]
 fn unknown_figures_are_left_unanswered_by_name() {
     let answers = validate(&Catalogue::built_in(), &parse("mine.csv", UNKNOWN).unwrap()).unwrap();
-    assert_eq!(answers.len(), 6);
+    assert_eq!(answers.len(), 8);
     for answer in &answers {
         assert_eq!((answer.predicted, answer.error_percent), (None, None), "{answer:?}");
     }
     assert_eq!(answers[0].metric, "queue_time ms");
-    assert_eq!(summarise(&answers).unanswered, 6);
+    assert_eq!(answers[6].metric, "avg_latency ms (unit not printed)");
+    assert_eq!(summarise(&answers).unanswered, 8);
     let known = UNKNOWN.replace("queue_time,12,ms", "throughput,35511,IOPS");
     let answers = validate(&Catalogue::built_in(), &parse("mine.csv", &known).unwrap()).unwrap();
     assert!(answers[0].predicted.is_some(), "{answers:?}");
+    let printed = UNKNOWN.replace("ms (unit not printed)", "ms");
+    let answers = validate(&Catalogue::built_in(), &parse("mine.csv", &printed).unwrap()).unwrap();
+    assert!((0.1..0.3).contains(&answers[6].predicted.unwrap()), "{answers:?}");
     let other_unit = ONE_LINE.replace("kB/s", "MB/s");
     let answers = validate(&Catalogue::built_in(), &parse("mine.csv", &other_unit).unwrap()).unwrap();
     assert_eq!(answers[0].predicted, None, "{answers:?}");
@@ -291,6 +357,33 @@ fn catalogue_ssds_are_predicted_as_ssds() {
     assert!(rebuild.is_some_and(|seconds| seconds > 3600.0), "{rebuild:?}");
 }
 
+/// The figures of its maker, one drive and no array.
+#[test]
+fn the_p4500_is_predicted_as_its_guide_prints_it() {
+    let catalogue = Catalogue::built_in();
+    let predicted = |drives: &str, layout, read, random, kib: u64, depth| {
+        let system = catalogue.build("mine", &configuration(drives, layout)).unwrap();
+        predict(&system, State::Normal, &Workload::simple(read, random, kib << 10, depth))
+    };
+    let one = |read, random, kib, depth| predicted("1xp4500", "single", read, random, kib, depth);
+    for (what, value, printed) in [
+        ("random reads", one(true, true, 4, 256).iops, 645_000.0),
+        ("random writes", one(false, true, 4, 256).iops, 62_500.0),
+        ("sequential reads", one(true, false, 128, 64).mb_per_s, 3200.0),
+        ("sequential writes", one(false, false, 128, 64).mb_per_s, 1800.0),
+        ("a random read", one(true, true, 4, 1).latency_us.mean, 115.0),
+        ("a sequential read", one(true, false, 4, 1).latency_us.mean, 10.0),
+        ("a random write", one(false, true, 4, 1).latency_us.mean, 20.0),
+        ("a sequential write", one(false, false, 4, 1).latency_us.mean, 13.0),
+    ] {
+        assert!((value / printed).ln().abs() < 1.3_f64.ln(), "{what}: {value}, printed {printed}");
+    }
+    // An array multiplies its drives; a small write to parity is two reads and two writes.
+    let four = |read| predicted("4xp4500", "raid5", read, true, 4, 1024).iops;
+    assert!((four(true) / (4.0 * 645_000.0) - 1.0).abs() < 0.1, "{}", four(true));
+    assert!((0.3..0.7).contains(&(four(false) / (4.0 * 62_500.0))), "{}", four(false));
+}
+
 #[test]
 fn findings_hold_or_are_known_exceptions() {
     let findings = findings(&Catalogue::built_in());
@@ -299,14 +392,16 @@ fn findings_hold_or_are_known_exceptions() {
         .filter(|finding| finding.verdict == Verdict::DoesNotHold)
         .map(|finding| finding.id.as_str())
         .collect();
-    // Study 000: a journal faster than any disk, RAID 1 ahead in random reads, sequential reads of
-    // a file that fits the driver's cache, RAID 5 that uses that cache less well, writes that
-    // collapse between 1 and 4 GiB. 002: writes of a set of two, random writes over one-drive
-    // volumes, sequential ones over hardware RAID 0. 004: ZFS streams beyond the media's rate, or
-    // slower with a drive gone; mirrors of the NAS and the USB box, which lie too near.
-    let known = "F000-04 F000-06 F000-15 F000-18 F000-20 F000-24 F002-16 F002-53 F002-57 F004-21 F004-24 F004-25 \
-                 F004-27 F004-32";
+    // Study 000: RAID 1 ahead in random reads, sequential reads of a file that fits the drives'
+    // buffers, RAID 5 that uses the driver's cache less well, writes that collapse between 1 and
+    // 4 GiB. 002: writes of a set of two, random writes over one-drive volumes, sequential ones
+    // over hardware RAID 0. 004: ZFS streams beyond the media's rate, or slower with a drive gone;
+    // mirrors of the USB box, which lie too near.
+    let known =
+        "F000-04 F000-06 F000-18 F000-20 F000-24 F002-16 F002-53 F002-57 F004-21 F004-24 F004-25 F004-32";
     assert_eq!(failing.join(" "), known, "{findings:#?}");
+    let explained = findings.iter().filter(|finding| finding.missing_cause.is_some());
+    assert_eq!(explained.map(|finding| finding.id.as_str()).collect::<Vec<_>>(), failing, "each says why");
     let holding = findings.iter().filter(|finding| finding.verdict == Verdict::Holds).count();
     assert!(holding >= 85, "{holding}");
     let unclear = findings.iter().filter(|one| one.why.is_empty() || one.why.contains("nothing says why"));

@@ -68,6 +68,47 @@ fn a_validation_answers_every_row_of_a_study() {
 }
 
 #[test]
+fn systems_and_layouts_are_left_out_in_turn() {
+    let sandbox = Sandbox::new();
+    let answer = sandbox.json("model validate --study 001 --leave-out");
+    let left_out = answer["left_out"].as_array().expect("a list");
+    assert_eq!(left_out.len(), 2, "{answer}");
+    for key in [
+        "study",
+        "one_of",
+        "rows",
+        "rows_with_defaults",
+        "median_error_percent",
+        "p90_error_percent",
+        "groups",
+    ] {
+        assert!(keys(&left_out[1]).contains(&key), "{key}: {}", left_out[1]);
+    }
+    assert_eq!(
+        (left_out[0]["one_of"].as_str(), left_out[1]["one_of"].as_str()),
+        (Some("system"), Some("layout"))
+    );
+    assert!(left_out[0]["median_error_percent"].is_null() && left_out[1]["median_error_percent"].is_number());
+    let text = String::from_utf8(sandbox.ok("model validate --study 001 --leave-out").out).expect("text");
+    assert!(text.contains("each layout") && text.contains("BY DEFAULTS"), "{text}");
+    assert!(!keys(&sandbox.json("model validate --study 001")).contains(&"left_out"));
+}
+
+#[test]
+fn a_row_of_an_unknown_metric_is_named_as_unanswered() {
+    let sandbox = Sandbox::new();
+    let file = sandbox.path("mine.csv");
+    let text = "study,table,config,level,disks,workload,op,pattern,block_kib,metric,value,unit,notes\n\
+                002,Table 9,single SSD,single,1,latency,read,random,4,avg_latency,0.161,ms (unit not printed),\n";
+    std::fs::write(&file, text).expect("a writable directory");
+    let answer = sandbox.json(&format!("model validate --data {}", file.display()));
+    assert!(answer["rows"][0]["predicted"].is_null(), "{answer}");
+    let printed = sandbox.ok(&format!("model validate --data {}", file.display())).out;
+    let printed = String::from_utf8(printed).expect("text");
+    assert!(printed.contains("avg_latency ms (unit not printed) (1 row)"), "{printed}");
+}
+
+#[test]
 fn a_sweep_prints_a_line_for_each_combination() {
     let sandbox = Sandbox::new();
     let answer = sandbox.json("model sweep --drive x25e --drives 2,4 --layouts raid5 --depths 1 --blocks 4K");

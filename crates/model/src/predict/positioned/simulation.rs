@@ -67,6 +67,8 @@ struct Setup {
     cached: f64,
     /// One command to one member at a time.
     serial_members: bool,
+    /// Random writes wait until their regions are marked on every member.
+    marks: bool,
     /// Commands and bytes of the host that a rebuild waits for between its own.
     turn: (u64, u64),
 }
@@ -112,6 +114,17 @@ pub(super) struct Simulation<'a> {
     pub done_bytes: u64,
     pub latencies_ns: Vec<u64>,
     block_of_stream: u64,
+    /// Number of the request that marks regions.
+    mark: u32,
+    marking: Marking,
+}
+
+/// Writes that wait for the marks of their regions: one mark is written at a time, for all that
+/// came while the one before was.
+#[derive(Default)]
+struct Marking {
+    underway: Option<Vec<u32>>,
+    next: Vec<u32>,
 }
 
 /// True if a mirror's copy alternates between the host's commands and the rebuild's.
@@ -185,6 +198,7 @@ impl<'a> Simulation<'a> {
             // Some blocks are read for the first time.
             cached: if sequential { 0.0 } else { (cache / span as f64).min(MOST_CACHED) },
             serial_members: controller.is("serial_members") && system.shape.parity_units() > 0,
+            marks: controller.is("bitmap") && system.shape.fault_tolerance() > 0 && !sequential,
             turn: match gather {
                 true => (u64::MAX, (controller.or("rebuild_burst", 1.0) * 1024.0 * 1024.0) as u64),
                 false => (controller.or("rebuild_pass", 1.0).round() as u64, u64::MAX),
@@ -215,7 +229,8 @@ impl<'a> Simulation<'a> {
         Self {
             planner,
             members: members.collect(),
-            requests: vec![Request::default(); slots],
+            // The last one is the mark of regions.
+            requests: vec![Request::default(); slots + 1],
             free: (0..slots as u32).rev().collect(),
             events: BinaryHeap::new(),
             waiting: VecDeque::new(),
@@ -233,6 +248,8 @@ impl<'a> Simulation<'a> {
             done_bytes: 0,
             latencies_ns: Vec::new(),
             block_of_stream,
+            mark: slots as u32,
+            marking: Marking::default(),
             setup,
         }
     }
@@ -298,10 +315,34 @@ impl<'a> Simulation<'a> {
         if self.setup.serial_members {
             then = then.into_iter().flatten().map(|extent| vec![extent]).collect();
         }
-        let first = then.pop_front().unwrap_or_default();
         self.requests[id as usize] = Request { started_ns, bytes, left: 0, then, active: true };
         self.active += 1;
-        self.issue(id, &first);
+        if !read && self.setup.marks {
+            self.marking.next.push(id);
+            self.write_mark();
+        } else {
+            self.proceed(id);
+        }
+    }
+
+    /// Issues the next step of a request.
+    fn proceed(&mut self, id: u32) {
+        let step = self.requests[id as usize].then.pop_front().unwrap_or_default();
+        self.issue(id, &step);
+    }
+
+    /// Writes the next mark, unless one is being written or nothing waits for it.
+    fn write_mark(&mut self) {
+        if self.marking.underway.is_some() || self.marking.next.is_empty() {
+            return;
+        }
+        self.marking.underway = Some(std::mem::take(&mut self.marking.next));
+        let extents: Vec<Extent> = self
+            .planner
+            .present()
+            .map(|member| Extent { member, offset: 0, bytes: SECTOR, write: true })
+            .collect();
+        self.issue(self.mark, &extents);
     }
 
     /// Returns the accesses of a mirror's read: the copy is chosen by region, or by the shorter
@@ -489,6 +530,12 @@ impl<'a> Simulation<'a> {
         let request = &mut self.requests[id as usize];
         request.left -= 1;
         if request.left > 0 {
+            return;
+        }
+        if id == self.mark {
+            let marked = self.marking.underway.take().unwrap_or_default();
+            marked.into_iter().for_each(|id| self.proceed(id));
+            self.write_mark();
             return;
         }
         let Some(then) = request.then.pop_front() else {

@@ -12,7 +12,8 @@ use stripewise_control::registry::replace_file;
 use stripewise_model::studies::{self, DataError};
 use stripewise_model::system::Catalogue;
 use stripewise_model::validate::{
-    Answer, Halves, Summary, TableSummary, all_halves, chart, findings, markdown, summarise, tables, validate,
+    Answer, Checks, Halves, LeftOut, Summary, TableSummary, all_halves, chart, findings, leave_out, markdown,
+    summarise, tables, validate,
 };
 
 use super::own;
@@ -33,14 +34,18 @@ pub(crate) struct Options {
     /// Print every row
     #[arg(long)]
     rows: bool,
-    /// Write the report as Markdown, and its chart as SVG next to it
+    /// Also leave out each system and each layout of a study in turn, fit the numbers to the other
+    /// rows, and predict those left out: some minutes
+    #[arg(long)]
+    leave_out: bool,
+    /// Write the report as Markdown, and its chart as SVG next to it; includes --leave-out
     #[arg(long, value_name = "FILE.md")]
     report: Option<PathBuf>,
     /// Also compare this engine, on the modelled drives of studies 004 and 002, with the best
     /// published system of each cell
     #[arg(long, conflicts_with = "data")]
     own: bool,
-    /// Random seed of the split into halves
+    /// Random seed of the split into halves, and of where fits start
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 }
@@ -57,6 +62,8 @@ struct Validated<'a> {
     p90_error_percent: f64,
     fitted_numbers: usize,
     halves: Vec<Half<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<&'a [LeftOut]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     own: Option<Vec<own::Cell>>,
 }
@@ -88,6 +95,10 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         );
     }
     let halves = all_halves(&catalogue, &rows, options.seed).map_err(|error| data_failure(&error))?;
+    let left_out = match options.leave_out || options.report.is_some() {
+        true => Some(leave_out(&catalogue, &rows, options.seed).map_err(|error| data_failure(&error))?),
+        false => None,
+    };
     let all = tables(&answers);
     let (studies, of_tables): (Vec<_>, Vec<_>) = all.iter().partition(|table| table.table.is_empty());
     let Summary { median_error_percent, p90_error_percent, .. } = summarise(&answers);
@@ -100,7 +111,8 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         let picture = path.with_extension("svg");
         let name = picture.file_name().unwrap_or_default().to_string_lossy().into_owned();
         write(&picture, &chart(&answers))?;
-        let mut text = markdown(&catalogue, &answers, &all, &halves, &findings(&catalogue), &name);
+        let checks = Checks { halves: &halves, left_out: left_out.as_deref().unwrap_or_default() };
+        let mut text = markdown(&catalogue, &answers, &all, checks, &findings(&catalogue), &name);
         if !section.is_empty() {
             text = format!("{}\n\n{section}", text.trim_end());
         }
@@ -115,10 +127,18 @@ pub(super) fn run(options: &Options, app: &App) -> Result<Exit> {
         p90_error_percent,
         fitted_numbers: catalogue.fitted().len(),
         halves: halves.iter().map(|(study, halves)| Half { study, halves: *halves }).collect(),
+        left_out: left_out.as_deref(),
         own,
     };
     app.printer.result(&document, |page| {
-        page_of(&all, &answers, &halves, &catalogue, options.rows, page);
+        if options.rows {
+            rows_of(&answers, page);
+        }
+        tables_of(&all, page);
+        unanswered(&answers, page);
+        halves_of(&halves, page);
+        left_out_of(left_out.as_deref().unwrap_or_default(), page);
+        fitted_of(&catalogue, page);
         if let Some(own) = &document.own {
             page.line("");
             own::section(own).lines().for_each(|line| page.line(line));
@@ -155,30 +175,24 @@ fn unanswered(answers: &[Answer], page: &mut Page) {
     }
 }
 
-fn page_of(
-    all: &[TableSummary],
-    answers: &[Answer],
-    halves: &[(String, Halves)],
-    catalogue: &Catalogue,
-    every_row: bool,
-    page: &mut Page,
-) {
-    if every_row {
-        let mut table = Table::new(&["TABLE", "ROW", "FIGURE", ">PUBLISHED", ">PREDICTED", ">ERROR %", ""]);
-        for answer in answers {
-            table.row([
-                plain(format!("{} {}", answer.study, answer.table)),
-                plain(answer.row.clone()),
-                plain(answer.metric.clone()),
-                plain(format!("{:.3}", answer.published)),
-                plain(answer.predicted.map_or_else(|| "none".into(), |one| format!("{one:.3}"))),
-                plain(answer.error_percent.map_or_else(|| "none".into(), |one| format!("{one:.1}"))),
-                plain(if answer.fitted { "fitted" } else { "" }),
-            ]);
-        }
-        page.table(&table);
-        page.line("");
+fn rows_of(answers: &[Answer], page: &mut Page) {
+    let mut table = Table::new(&["TABLE", "ROW", "FIGURE", ">PUBLISHED", ">PREDICTED", ">ERROR %", ""]);
+    for answer in answers {
+        table.row([
+            plain(format!("{} {}", answer.study, answer.table)),
+            plain(answer.row.clone()),
+            plain(answer.metric.clone()),
+            plain(format!("{:.3}", answer.published)),
+            plain(answer.predicted.map_or_else(|| "none".into(), |one| format!("{one:.3}"))),
+            plain(answer.error_percent.map_or_else(|| "none".into(), |one| format!("{one:.1}"))),
+            plain(if answer.fitted { "fitted" } else { "" }),
+        ]);
     }
+    page.table(&table);
+    page.line("");
+}
+
+fn tables_of(all: &[TableSummary], page: &mut Page) {
     let mut table =
         Table::new(&["STUDY", "TABLE", ">ROWS", ">NO ANSWER", ">MEDIAN %", ">P90 %", ">IN ORDER %"]);
     for TableSummary { study, table: name, summary } in all {
@@ -193,21 +207,71 @@ fn page_of(
         ]);
     }
     page.table(&table);
-    unanswered(answers, page);
-    if !halves.is_empty() {
-        page.line("");
-        let mut table = Table::new(&["STUDY", ">FITTED HALF %", ">OTHER HALF %", ">P90 %", ">OTHER P90 %"]);
-        for (study, half) in halves {
+}
+
+fn halves_of(halves: &[(String, Halves)], page: &mut Page) {
+    if halves.is_empty() {
+        return;
+    }
+    page.line("");
+    let mut table = Table::new(&["STUDY", ">FITTED HALF %", ">OTHER HALF %", ">P90 %", ">OTHER P90 %"]);
+    for (study, half) in halves {
+        table.row([
+            plain(study.clone()),
+            plain(percent(half.fitted_median_percent)),
+            plain(percent(half.other_median_percent)),
+            plain(percent(half.fitted_p90_percent)),
+            plain(percent(half.other_p90_percent)),
+        ]);
+    }
+    page.table(&table);
+}
+
+/// Errors of the rows that were left out, and of the same rows with all of them fitted.
+fn left_out_of(left_out: &[LeftOut], page: &mut Page) {
+    if left_out.is_empty() {
+        return;
+    }
+    page.line("");
+    let mut table = Table::new(&[
+        "STUDY",
+        "LEFT OUT",
+        ">ROWS",
+        ">BY DEFAULTS",
+        ">MEDIAN %",
+        ">P90 %",
+        ">FITTED MEDIAN %",
+        ">FITTED P90 %",
+    ]);
+    let shown = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), percent);
+    for one in left_out {
+        table.row([
+            plain(one.study.clone()),
+            plain(format!("each {}", one.one_of.name())),
+            plain(one.rows.to_string()),
+            plain(one.rows_with_defaults.to_string()),
+            plain(shown(one.median_error_percent)),
+            plain(shown(one.p90_error_percent)),
+            plain(shown(one.fitted_median_percent)),
+            plain(shown(one.fitted_p90_percent)),
+        ]);
+        for group in &one.groups {
             table.row([
-                plain(study.clone()),
-                plain(percent(half.fitted_median_percent)),
-                plain(percent(half.other_median_percent)),
-                plain(percent(half.fitted_p90_percent)),
-                plain(percent(half.other_p90_percent)),
+                plain(""),
+                plain(format!("  {}", group.name)),
+                plain(group.rows.to_string()),
+                plain(group.rows_with_defaults.to_string()),
+                plain(percent(group.median_error_percent)),
+                plain(percent(group.p90_error_percent)),
+                plain(""),
+                plain(""),
             ]);
         }
-        page.table(&table);
     }
+    page.table(&table);
+}
+
+fn fitted_of(catalogue: &Catalogue, page: &mut Page) {
     page.line("");
     page.line(format!("{} fitted numbers:", catalogue.fitted().len()));
     for (component, name) in catalogue.fitted() {
