@@ -72,7 +72,9 @@ function Clients({ volume }) {
     <div class="fact"><dt>In flight</dt><dd>${counted(use.in_flight, 'request')}</dd></div>
     <div class="fact"><dt>NBD clients</dt><dd>${use.nbd_clients === null ? 'no NBD server: serve --nbd' : use.nbd_clients.length === 0 ? 'no client' : html`<ul class="plain-list">
       ${use.nbd_clients.map((/** @type {string} */ client) => html`<li key=${client}>${client}</li>`)}</ul>`}</dd></div>
-    ${use.nbd_clients !== null && html`<div class="fact"><dt>Exports</dt><dd><${Exports} pool=${volume.pool} volume=${volume.name} /></dd></div>`}
+    ${use.vhost_clients !== null && html`<div class="fact"><dt>Virtual machines</dt><dd>${use.vhost_clients.length === 0 ? 'none' : html`<ul class="plain-list">
+      ${use.vhost_clients.map((/** @type {string} */ client) => html`<li key=${client}>${client}</li>`)}</ul>`}</dd></div>`}
+    ${(use.nbd_clients !== null || use.vhost_clients !== null) && html`<div class="fact"><dt>Exports</dt><dd><${Exports} pool=${volume.pool} volume=${volume.name} /></dd></div>`}
     <div class="fact"><dt>Mounts</dt><dd>${mounts.length === 0 ? 'none' : html`<ul class="plain-list">
       ${mounts.map((/** @type {any} */ mount) => html`<li key=${mount.folder}>${mount.folder} (${mount.file_system ?? 'as a file'}), ${mount.state}</li>`)}</ul>`}</dd></div>
     <div class="fact"><dt>Journal</dt><dd>${use.journal_size_bytes === null ? 'none: the layout needs none' : html`<${Meter} part=${use.journal_used_bytes} all=${use.journal_size_bytes} label="journal in use" />${size(use.journal_used_bytes)} of ${size(use.journal_size_bytes)}`}</dd></div>

@@ -1,4 +1,4 @@
-// Ways to a pool's volumes: NBD exports, and mounts that the daemon keeps; and the channels of alerts.
+// Ways to a pool's volumes: NBD exports, vhost-user sockets, and mounts that the daemon keeps; and the channels of alerts.
 
 import { html } from '../lib/html.js';
 import { may } from '../lib/api.js';
@@ -16,9 +16,11 @@ export function Exports({ pool, volume }) {
   const service = useDocument('/console/service');
   if (!service) return null;
   const name = `${pool}/${volume ?? 'VOL'}`;
-  if (!service.nbd.length) return html`<p class="quiet">No NBD server: volumes are exported by serve --nbd unix:PATH or tcp:PORT.</p>`;
-  return html`<ul class="plain-list">${service.nbd.map((/** @type {string} */ place) =>
-    html`<li key=${place}><code>${exportAddress(place, name)}</code></li>`)}</ul>`;
+  const exports = service.nbd.map((/** @type {string} */ place) => exportAddress(place, name));
+  if (service.vhost_user) exports.push(`${service.vhost_user}/${name}`);
+  if (!exports.length) return html`<p class="quiet">No NBD server: volumes are exported by serve --nbd unix:PATH or tcp:PORT.</p>`;
+  return html`<ul class="plain-list">${exports.map((/** @type {string} */ address) =>
+    html`<li key=${address}><code>${address}</code></li>`)}</ul>`;
 }
 
 /** @param {{ pool: any }} props */

@@ -1,6 +1,6 @@
-//! The daemon: it opens pools and adopts new ones (`serving`), serves volumes over NBD and FUSE
-//! (`listeners`, `mounting`), executes commands (`socket`, `caller`, `turns`), and reports events
-//! (`alerts`, `news`, `history`, `refusals`).
+//! The daemon: it opens pools and adopts new ones (`serving`), serves volumes over NBD, FUSE
+//! and vhost-user (`listeners`, `mounting`, `vhost`), executes commands (`socket`, `caller`,
+//! `turns`), and reports events (`alerts`, `news`, `history`, `refusals`).
 
 pub mod alerts;
 pub mod caller;
@@ -13,3 +13,4 @@ pub mod refusals;
 pub mod serving;
 pub mod socket;
 pub mod turns;
+pub mod vhost;

@@ -23,6 +23,9 @@ use crate::losses::Losses;
 /// Requests shorter than this are never preferred.
 const LEAST_PREFERRED_BYTES: u64 = 4096;
 
+/// Length of writes of zeros that must not become holes, bytes.
+const ZERO_WRITE_BYTES: u64 = 1 << 20;
+
 /// Something that clients use as a block device. Offsets and lengths are multiples of
 /// [`Export::sector_bytes`] and within its size when requested; errors are the engine's. Its
 /// futures are polled to completion.
@@ -343,6 +346,23 @@ async fn zero(export: &impl Export, offset: u64, length: u64) -> Result<(), Arra
     for (from, to) in partial.into_iter().filter(|(from, to)| from < to) {
         let zeroes = export.buffers().allocate_zeroed((to - from) as usize);
         write_alone(export, from, zeroes, false).await?;
+    }
+    Ok(())
+}
+
+/// Writes zeros, which take up space.
+pub(crate) async fn fill_with_zeroes(
+    export: &impl Export,
+    offset: u64,
+    length: u64,
+) -> Result<(), ArrayError> {
+    let (mut at, end) = (offset, offset + length);
+    while at < end {
+        // Pieces end at multiples of `ZERO_WRITE_BYTES`, so only the first and last are unaligned.
+        let next = ((at / ZERO_WRITE_BYTES + 1) * ZERO_WRITE_BYTES).min(end);
+        let zeroes = export.buffers().allocate_zeroed((next - at) as usize);
+        write(export, at, zeroes, false).await?;
+        at = next;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Listeners for clients: [`nbd`], a server for the network block device protocol, and
-//! [`mod@fuse`], volumes as files. [`bridge`] carries what comes from other threads to the
-//! executor.
+//! Listeners for clients: [`nbd`], a server for the network block device protocol, [`mod@fuse`],
+//! volumes as files, and [`vhost`], volumes as disks of virtual machines. [`bridge`] carries what
+//! comes from other threads to the executor.
 //!
 //! What is exported is behind two traits ([`Exports`], [`Export`]), so that volumes can come and go
 //! while servers run, and so that servers can be tested on exports that fail on demand.
@@ -22,6 +22,7 @@ pub mod plain;
 mod pools;
 pub mod shares;
 mod threads;
+pub mod vhost;
 
 pub use block::{Ending, Export, Exports, UnalignedGate, VolumeExport, discard, write, write_zeroes};
 pub use client_id::ClientId;

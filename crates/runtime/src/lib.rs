@@ -12,6 +12,7 @@
 
 #![warn(unreachable_pub)]
 
+mod event_file;
 mod files;
 mod fuse_mount;
 mod fuse_ring;
@@ -21,9 +22,11 @@ mod process;
 mod real_time;
 mod ring;
 mod shards;
+mod shared_memory;
 mod tasks;
 mod virtual_time;
 
+pub use event_file::{EventFile, make_event_file};
 pub use files::attribute::{AttributeError, clear_pace_attribute, pace_attribute, set_pace_attribute};
 pub use files::block_device::{block_device_folder, device_name};
 pub use files::extents::next_data;
@@ -45,6 +48,7 @@ pub use process::signals::interrupt_requested;
 pub use process::usage::{give_memory_back, max_resident_bytes, process_cpu_ns};
 pub use real_time::RealExecutor;
 pub use ring::piece::Piece;
+pub use shared_memory::{SharedMemory, make_shared_file};
 pub use tasks::visitor::Visitor;
 pub use tasks::visits::Ended;
 pub use virtual_time::VirtualExecutor;

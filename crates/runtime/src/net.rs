@@ -25,6 +25,7 @@ use crate::ring::piece::Piece;
 use crate::ring::socket_op::{Outcome, SocketWork, send_work};
 
 pub(crate) mod address;
+mod descriptors;
 mod listen;
 pub(crate) mod socket_future;
 
@@ -87,6 +88,11 @@ impl Network {
     /// Continues a connection of another executor here.
     pub fn take_over(&self, handed: HandedStream) -> Stream {
         Stream { ring: self.ring.clone(), socket: Rc::new(handed.socket), kind: handed.kind }
+    }
+
+    /// Uses a unix socket that another process has sent.
+    pub fn adopt_unix(&self, socket: OwnedFd) -> Stream {
+        Stream::new(&self.ring, socket, Kind::Unix)
     }
 
     /// Connects to the socket file at `path`.

@@ -14,7 +14,6 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 use std::pin::pin;
 use std::rc::Rc;
@@ -23,6 +22,7 @@ use std::time::Duration;
 
 use stripewise_drive::{Clock, Context, Event, TimerId};
 
+use crate::event_file::make_event_file;
 use crate::files::file_drive::FileDrive;
 use crate::files::open::{DriveOpener, OpenError, OpenOptions};
 use crate::net::Network;
@@ -78,14 +78,7 @@ impl RealExecutor {
     /// the error says which.
     pub fn new() -> io::Result<Self> {
         let ring = Ring::new()?;
-        // SAFETY: makes a new descriptor, which `OwnedFd` then owns alone.
-        let doorbell = unsafe {
-            let descriptor = libc::eventfd(0, libc::EFD_CLOEXEC);
-            if descriptor < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            OwnedFd::from_raw_fd(descriptor)
-        };
+        let doorbell = make_event_file()?;
         // By default timers may come 50 us late, a considerable part of a drive's response time.
         // SAFETY: sets a property of this thread; no memory is involved. Without it timers are only
         // less exact.

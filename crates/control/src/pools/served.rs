@@ -3,18 +3,21 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use stripewise_drive::Event;
 use stripewise_export::fuse::FuseLoad;
 use stripewise_export::nbd::Server;
+use stripewise_export::vhost::VhostServer;
 use stripewise_export::{Exports, Hold, PoolExports, VolumeExport};
 use stripewise_pool::{Id, Pool};
 
 use crate::failure::{Failure, Result};
+use crate::notation::names::VolumeName;
 use crate::pools::mount_list::MountList;
 use crate::pools::pool_stack::PoolStack;
-use crate::registry::stacking::is_used;
+use crate::registry::stacking::used_volumes;
 use crate::registry::{KnownPool, Registry};
 
 /// The pools served, in the order in which they were opened.
@@ -64,6 +67,10 @@ pub struct Listeners {
     pub nbd_places: Vec<String>,
     /// The mounts.
     pub fuse: Vec<FuseLoad>,
+    /// The server for virtual machines, if there is one.
+    pub vhost: Option<VhostServer<ServedExports>>,
+    /// Its folder of sockets.
+    pub vhost_folder: Option<PathBuf>,
 }
 
 impl Served {
@@ -188,10 +195,15 @@ pub struct ServedExports {
 }
 
 impl ServedExports {
-    fn is_free(&self, name: &str) -> bool {
-        // An unreadable registry counts as "in use".
-        name.split_once('/')
-            .is_some_and(|(pool, volume)| is_used(&self.registry, pool, volume) == Some(false))
+    /// A test of names. With an unreadable registry all volumes count as used.
+    fn is_free(&self) -> impl Fn(&str) -> bool + use<> {
+        let used = used_volumes(&self.registry);
+        move |name| {
+            let is_it = |used: &VolumeName| {
+                name.split_once('/').is_some_and(|(pool, volume)| used.pool == pool && used.volume == volume)
+            };
+            used.as_ref().is_some_and(|used| !used.iter().any(is_it))
+        }
     }
 }
 
@@ -199,10 +211,11 @@ impl Exports for ServedExports {
     type Export = VolumeExport;
 
     fn find(&self, name: &str) -> Option<Rc<VolumeExport>> {
-        self.exports.find(name).filter(|_| self.is_free(name))
+        self.exports.find(name).filter(|_| self.is_free()(name))
     }
 
     fn list(&self) -> Vec<String> {
-        self.exports.list().into_iter().filter(|name| self.is_free(name)).collect()
+        let is_free = self.is_free();
+        self.exports.list().into_iter().filter(|name| is_free(name)).collect()
     }
 }

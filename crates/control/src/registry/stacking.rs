@@ -3,8 +3,6 @@
 //! Expected faults: a volume that would become a drive of a pool below it, a volume in use as a
 //! drive.
 
-use std::path::Path;
-
 use crate::drives::candidates::{Place, noted_place};
 use crate::failure::{Failure, Result};
 use crate::notation::names::VolumeName;
@@ -35,14 +33,15 @@ pub(crate) fn refuse_circle(registry: &Registry, pool: &str, volume: &VolumeName
     Ok(())
 }
 
-/// True if the volume is a drive of a registered pool; `None` if the registry is unreadable.
-pub(crate) fn is_used(registry: &Registry, pool: &str, volume: &str) -> Option<bool> {
+/// The volumes that are drives of registered pools; `None` if the registry is unreadable.
+pub(crate) fn used_volumes(registry: &Registry) -> Option<Vec<VolumeName>> {
     let pools = registry.pools().ok()?;
-    let is_it = |path: &Path| match noted_place(path) {
-        Place::Volume(name) => name.pool == pool && name.volume == volume,
-        Place::Path(_) | Place::Network(_) => false,
-    };
-    Some(pools.iter().flat_map(|outer| &outer.drives).any(|drive| is_it(&drive.path)))
+    let used =
+        pools.iter().flat_map(|outer| &outer.drives).filter_map(|drive| match noted_place(&drive.path) {
+            Place::Volume(name) => Some(name),
+            Place::Path(_) | Place::Network(_) => None,
+        });
+    Some(used.collect())
 }
 
 /// Refuses an action on a volume, or (`None`) on a whole pool, that another registered pool uses as

@@ -13,6 +13,7 @@ mod reopened;
 mod shards;
 mod shares;
 mod tls;
+mod vhost;
 
 #[path = "../../../../tests/damage.rs"]
 mod damage;

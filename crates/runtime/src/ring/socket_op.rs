@@ -1,5 +1,6 @@
-//! A socket operation in the ring's table: accept, connect, receive or send. The table keeps its
-//! memory until the kernel completes the operation, even if the future is dropped.
+//! An operation of a socket or an eventfd in the ring's table: accept, connect, receive, send, wait
+//! for input, or signal. The table keeps its memory until the kernel completes the operation, even
+//! if the future is dropped.
 //!
 //! Expected faults: short transfers (a send continues until all is sent), interrupted operations
 //! (repeated a bounded number of times), and futures dropped before completion (a connection
@@ -17,6 +18,8 @@ use stripewise_drive::Buffer;
 use crate::net::address::Address;
 use crate::ring::piece::{MAX_TRANSFER_BYTES, Piece, gather};
 
+/// The number that a signal adds, as an eventfd takes it.
+static ONE: [u8; 8] = 1_u64.to_ne_bytes();
 /// Maximum repeats of an interrupted operation.
 const MAX_REPEATS: u8 = 64;
 
@@ -29,6 +32,10 @@ pub(crate) enum SocketWork {
         into: Buffer,
         all: bool,
     },
+    /// Waits until there is something to read, or the other side has ended.
+    Readable,
+    /// Adds one to the count of an eventfd.
+    Signal,
     /// Sends from byte `sent_of_next` of piece `sent_pieces` on.
     Send {
         pieces: Vec<Piece>,
@@ -103,6 +110,10 @@ impl SocketOp {
                 let flags = if *all { libc::MSG_WAITALL } else { 0 };
                 opcode::Recv::new(socket, memory.as_ptr(), length).flags(flags).build()
             }
+            SocketWork::Readable => opcode::PollAdd::new(socket, libc::POLLIN as u32).build(),
+            SocketWork::Signal => {
+                opcode::Write::new(socket, ONE.as_ptr(), ONE.len() as u32).offset(u64::MAX).build()
+            }
             SocketWork::Send { pieces, sent_pieces, sent_of_next } => {
                 gather(&pieces[*sent_pieces..], *sent_of_next, iovecs);
                 let header = header.get_or_insert_with(empty_header);
@@ -125,7 +136,9 @@ impl SocketOp {
             return SocketProgress::Done(Err(io::Error::from_raw_os_error(-answer)));
         }
         match &mut self.work {
-            SocketWork::Connect(_) => SocketProgress::Done(Ok(Outcome::Done)),
+            SocketWork::Connect(_) | SocketWork::Readable | SocketWork::Signal => {
+                SocketProgress::Done(Ok(Outcome::Done))
+            }
             SocketWork::Receive { .. } => SocketProgress::Done(Ok(Outcome::Bytes(answer as usize))),
             SocketWork::Accept => {
                 // SAFETY: the kernel made this descriptor for the operation; it has no other owner.

@@ -7,6 +7,7 @@ mod links;
 mod messages;
 mod opening;
 mod real_time;
+mod shared;
 mod sockets;
 mod transfers;
 mod virtual_time;

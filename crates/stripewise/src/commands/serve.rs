@@ -25,6 +25,7 @@ use stripewise_control::daemon::serving::{
     END_WITHIN_SECONDS, adopt, close_all, give_memory_back, in_time, open_all, start_cores, wanted_pools,
 };
 use stripewise_control::daemon::socket::ControlSocket;
+use stripewise_control::daemon::vhost::open_vhost;
 use stripewise_control::names::PoolName;
 use stripewise_control::pools::reconnect::reconnect;
 use stripewise_control::pools::session::Session;
@@ -35,7 +36,7 @@ use stripewise_export::fuse::{FuseMount, Tree};
 
 use crate::commands::App;
 use crate::execute::take_commands;
-use crate::failure::{Exit, Result, system_text};
+use crate::failure::{Exit, Failure, Result, system_text};
 use crate::http::{Http, HttpOptions};
 use crate::log::{self, LogOptions};
 
@@ -65,6 +66,9 @@ pub(crate) struct Options {
     /// Show each volume as the file DIR/POOL/VOL
     #[arg(long, value_name = "DIR")]
     fuse: Option<PathBuf>,
+    /// Serve each volume to virtual machines, as the vhost-user-blk socket DIR/POOL/VOL
+    #[arg(long = "vhost-user", value_name = "DIR")]
+    vhost_user: Option<PathBuf>,
     /// Shutdown timeout; pools that are not closed by then are left as after a crash
     #[arg(long, value_name = "SECONDS", default_value_t = END_WITHIN_SECONDS)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
@@ -108,6 +112,8 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     }
     let wanted = wanted_pools(&options.pools, &registry)?;
     let folder = options.fuse.as_deref().map(|typed| free_folder(app, typed)).transpose()?;
+    let sockets = options.vhost_user.as_deref().map(|typed| app.absolute(typed));
+    refuse_sockets_on_volumes(sockets.as_deref(), folder.as_deref())?;
     // Comes first, so that the locks of the pools name the socket.
     let control = ControlSocket::open(app).await?;
     let budget = Budget::new(options.nbd.memory.0);
@@ -116,6 +122,7 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     drop(context.spawn(give_memory_back(context.clone(), budget.clone())));
     let http = Http::open(&options.http, &budget, app).await?;
     let nbd = open_nbd(&options.nbd.settings(), &budget, app).await?;
+    let vhost = sockets.as_deref().map(|folder| open_vhost(folder, &budget, app)).transpose()?;
     let alerts = options.alerts.ways(app)?;
     if alerts.is_some() {
         app.send_alerts_by(Alerts::start(alerts)?);
@@ -149,6 +156,11 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
         {
             app.printer.warning("requests of NBD clients were abandoned");
         }
+        if let Some(vhost) = &vhost
+            && !vhost.end().await
+        {
+            app.printer.warning("requests of virtual machines were abandoned");
+        }
         watch.look(app);
         close_all(app).await
     };
@@ -157,6 +169,19 @@ pub(crate) async fn run(options: &Options, app: &App) -> Result<Exit> {
     closed?;
     app.printer.note("all pools are closed");
     Ok(Exit::Success)
+}
+
+/// Refuses a folder of sockets within the folder of files: this process would wait for itself when
+/// it makes one.
+fn refuse_sockets_on_volumes(sockets: Option<&Path>, files: Option<&Path>) -> Result<()> {
+    let Some((sockets, files)) = sockets.zip(files) else { return Ok(()) };
+    // The folder may still have to be made.
+    let existing = sockets.ancestors().find_map(|folder| folder.canonicalize().ok());
+    match existing.is_some_and(|folder| folder.starts_with(files)) {
+        false => Ok(()),
+        true => Err(Failure::usage("the folder of --vhost-user is within that of --fuse")
+            .hint("sockets cannot be made among the volumes; name another folder")),
+    }
 }
 
 /// Serves until it is stopped.

@@ -213,17 +213,30 @@ fn listeners(app: &App, page: &mut Page) {
     let listeners = app.served.listeners().borrow();
     if let Some(nbd) = &listeners.nbd {
         let status = nbd.status();
-        for (name, kind, help, value) in [
-            ("stripewise_nbd_connections", "gauge", "NBD clients that are connected", status.clients as u64),
-            ("stripewise_nbd_connections_total", "counter", "NBD clients that connected", status.connected),
-            ("stripewise_nbd_given_up_total", "counter", "NBD clients that were given up", status.given_up),
-            ("stripewise_nbd_turned_away_total", "counter", "NBD clients too many", status.turned_away),
-        ] {
-            page.family(name, kind, help);
-            page.value(name, &[], value as f64);
-        }
+        let counts = [status.clients as u64, status.connected, status.given_up, status.turned_away];
+        connections(page, "nbd", "NBD clients", counts);
+    }
+    if let Some(vhost) = &listeners.vhost {
+        let status = vhost.status();
+        let counts = [status.clients as u64, status.connected, status.given_up, status.turned_away];
+        connections(page, "vhost", "vhost-user front ends", counts);
     }
     let name = "stripewise_fuse_requests_under_way";
     page.family(name, "gauge", "Requests of mounted files that are not answered yet");
     page.value(name, &[], listeners.fuse.iter().map(|load| load.in_flight()).sum::<usize>() as f64);
+}
+
+/// Connections of one protocol: now, since the start, dropped, and refused.
+fn connections(page: &mut Page, protocol: &str, clients: &str, counts: [u64; 4]) {
+    let families = [
+        ("connections", "gauge", "that are connected"),
+        ("connections_total", "counter", "that connected"),
+        ("given_up_total", "counter", "that were given up"),
+        ("turned_away_total", "counter", "too many"),
+    ];
+    for ((name, kind, help), count) in families.into_iter().zip(counts) {
+        let name = format!("stripewise_{protocol}_{name}");
+        page.family(&name, kind, &format!("{clients} {help}"));
+        page.value(&name, &[], count as f64);
+    }
 }

@@ -87,12 +87,16 @@ pub(super) struct VolumeUse {
     pub load: VolumeLoad,
     /// Its NBD clients; `None` without an NBD server.
     pub nbd_clients: Option<Vec<String>>,
+    /// Its vhost-user front ends; `None` without a server for them.
+    pub vhost_clients: Option<Vec<String>>,
 }
 
 /// Ways to all volumes, and channels of alerts.
 pub(super) struct Service {
     /// Listen addresses of the NBD server.
     pub nbd: Vec<String>,
+    /// Folder of vhost-user sockets, if there is one.
+    pub vhost_user: Option<PathBuf>,
     /// Channels of alerts.
     pub alerts: Vec<Channel>,
 }
@@ -128,13 +132,16 @@ pub(super) async fn execute_all(orders: &mut mpsc::Receiver<Order>, app: &App, t
                 let loads = session.map(|session| session.pool.volume_loads()).unwrap_or_default();
                 let load = loads.into_iter().find(|load| load.volume == volume);
                 let name = format!("{pool}/{volume}");
-                let clients = app.served.listeners().borrow().nbd.as_ref().map(|nbd| nbd.clients_of(&name));
-                drop(answer.send(load.map(|load| VolumeUse { load, nbd_clients: clients })));
+                let listeners = app.served.listeners().borrow();
+                let nbd_clients = listeners.nbd.as_ref().map(|nbd| nbd.clients_of(&name));
+                let vhost_clients = listeners.vhost.as_ref().map(|vhost| vhost.clients_of(&name));
+                drop(answer.send(load.map(|load| VolumeUse { load, nbd_clients, vhost_clients })));
             }
             Order::Service(answer) => {
-                let nbd = app.served.listeners().borrow().nbd_places.clone();
+                let listeners = app.served.listeners().borrow();
+                let (nbd, vhost_user) = (listeners.nbd_places.clone(), listeners.vhost_folder.clone());
                 let alerts = app.alerts().map(|alerts| alerts.channels().to_vec()).unwrap_or_default();
-                drop(answer.send(Service { nbd, alerts }));
+                drop(answer.send(Service { nbd, vhost_user, alerts }));
             }
             Order::Follow { followed, who, answer } => {
                 tracing::debug!(target: "command", way = "http", who, "follows {followed:?}");

@@ -151,8 +151,10 @@ fn rows_show_the_redundancy_that_is_left() {
     assert_eq!(web.ask("GET", "/console/pools/other/rows", Value::Null).0, 404);
     let used = web.ok("GET", "/console/pools/tank/volumes/a/use", Value::Null);
     assert_eq!((&used["in_flight"], &used["nbd_clients"]), (&json!(0), &Value::Null), "{used}");
+    assert_eq!(used["vhost_clients"], Value::Null, "{used}");
     let service = web.ok("GET", "/console/service", Value::Null);
     assert_eq!((&service["nbd"], &service["alerts"]), (&json!([]), &json!([])), "{service}");
+    assert_eq!(service["vhost_user"], Value::Null, "{service}");
     assert!(web.ok("GET", "/console/pools/tank/hour", Value::Null)["points"].is_array());
     daemon.end();
 }

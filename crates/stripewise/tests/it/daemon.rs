@@ -115,7 +115,7 @@ fn metrics_match_what_clients_see() {
     let sandbox = Sandbox::new();
     sandbox.pool(4);
     let web = Web::own(&sandbox);
-    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock");
+    let daemon = Daemon::start(&sandbox, "--nbd unix:nbd.sock --vhost-user @vm");
     sandbox.ok("volume create tank/a --layout raid5 --size 16MiB");
     sandbox.write("tank/a", 0, &unique_bytes(3 << 20, 1));
     sandbox.read("tank/a", 0, 1 << 20);
@@ -147,6 +147,12 @@ fn metrics_match_what_clients_see() {
     let client = UnixStream::connect(sandbox.path("nbd.sock")).expect("it listens");
     until("it counts", || figures(&web).contains("\nstripewise_nbd_connections 1\n"));
     drop(client);
+    assert_eq!(value("stripewise_vhost_connections_total"), 0.0);
+    let socket = sandbox.path("vm/tank/a");
+    until("a socket", || socket.exists());
+    let front_end = UnixStream::connect(socket).expect("it listens");
+    until("it counts", || figures(&web).contains("\nstripewise_vhost_connections 1\n"));
+    drop(front_end);
 
     // The documentation lists exactly these metrics; job metrics exist only while jobs are pending.
     let documented = include_str!("../../../../docs/daemon.md");

@@ -57,6 +57,7 @@ mod taken;
 mod tiers;
 mod torture;
 mod unit;
+mod vhost;
 
 #[path = "../../../export/tests/it/kit/client.rs"]
 #[allow(dead_code, reason = "the server's own tests say more")]

@@ -20,8 +20,6 @@ use crate::nbd::wire::requests::{Command, Request, Rules};
 
 /// Maximum extents in one reply; the client asks again from where they end.
 const MOST_EXTENTS: usize = 4096;
-/// Length of writes of zeros that must not become holes, bytes.
-const ZERO_WRITE_BYTES: u64 = 1 << 20;
 
 /// Reported once to each client that had a volume open whose pool was reopened with a loss.
 const MAY_BE_LOST: &str = "some earlier unflushed writes may be lost";
@@ -131,7 +129,7 @@ async fn rarer(export: &impl Export, request: &Request, command: Command) -> Res
             if may_punch {
                 block::write_zeroes(export, offset, length, fua).await?;
             } else {
-                fill_with_zeroes(export, offset, length).await?;
+                block::fill_with_zeroes(export, offset, length).await?;
                 block::flush_if(export, fua).await?;
             }
         }
@@ -141,17 +139,4 @@ async fn rarer(export: &impl Export, request: &Request, command: Command) -> Res
         }
     }
     Ok(Outcome::Done)
-}
-
-/// Writes zeros, which take up space.
-async fn fill_with_zeroes(export: &impl Export, offset: u64, length: u64) -> Result<(), Failure> {
-    let (mut at, end) = (offset, offset + length);
-    while at < end {
-        // Pieces end at multiples of `ZERO_WRITE_BYTES`, so only the first and last are unaligned.
-        let next = ((at / ZERO_WRITE_BYTES + 1) * ZERO_WRITE_BYTES).min(end);
-        let zeroes = export.buffers().allocate_zeroed((next - at) as usize);
-        block::write(export, at, zeroes, false).await?;
-        at = next;
-    }
-    Ok(())
 }

@@ -63,13 +63,14 @@ fn in_json(run: &RowRun) -> Value {
 pub(super) async fn volume_use(api: Api, Path((pool, volume)): Path<(String, String)>) -> Response {
     let missing = format!("volume `{pool}/{volume}` is not open here");
     match api.order(|answer| Order::VolumeUse { pool, volume, answer }).await {
-        Ok(Some(VolumeUse { load, nbd_clients })) => {
+        Ok(Some(VolumeUse { load, nbd_clients, vhost_clients })) => {
             let (used, size) = load.journal.unzip();
             let document = json!({
                 "in_flight": load.in_flight,
                 "journal_used_bytes": used,
                 "journal_size_bytes": size,
                 "nbd_clients": nbd_clients,
+                "vhost_clients": vhost_clients,
             });
             Json(document).into_response()
         }
@@ -83,8 +84,9 @@ pub(super) async fn volume_use(api: Api, Path((pool, volume)): Path<(String, Str
 pub(super) async fn service(api: Api) -> Response {
     let sees_alerts = api.visitor.role >= Role::Operate;
     match api.order(Order::Service).await {
-        Ok(Service { nbd, alerts }) => {
-            Json(json!({ "nbd": nbd, "alerts": sees_alerts.then_some(alerts) })).into_response()
+        Ok(Service { nbd, vhost_user, alerts }) => {
+            let alerts = sees_alerts.then_some(alerts);
+            Json(json!({ "nbd": nbd, "vhost_user": vhost_user, "alerts": alerts })).into_response()
         }
         Err(response) => response,
     }
