@@ -13,6 +13,7 @@ mod device;
 #[doc(hidden)]
 pub mod fuzzing;
 mod inflight;
+mod limits;
 mod memory;
 mod queue;
 mod request;
@@ -21,4 +22,5 @@ mod server;
 mod session;
 mod wire;
 
-pub use server::{VhostLimits, VhostNotice, VhostServer, VhostStatus};
+pub use limits::VhostLimits;
+pub use server::{VhostNotice, VhostServer, VhostStatus};

@@ -13,7 +13,7 @@ use stripewise_drive::Context;
 use stripewise_runtime::{Network, Stream};
 
 use super::device::Device;
-use super::server::{LOOK_NS, VhostLimits};
+use super::limits::{LOOK_NS, VhostLimits};
 use super::session::{BackendSocket, Session};
 use super::wire::config_has_changed;
 use crate::block::{Ending, Export};
