@@ -336,8 +336,16 @@ fn put(bytes: &[u8], at: usize, head: &mut [u8], body: &Buffer) -> usize {
 /// Number of processors that the system may have, which is the kernel's number of queues.
 fn possible_processors() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
-    let last = text.trim().rsplit([',', '-']).next().and_then(|last| last.parse::<usize>().ok());
-    last.map(|last| last + 1).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    count_of_list(text.trim()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Number of elements of a list such as `0-3,8-11`.
+fn count_of_list(list: &str) -> Option<usize> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.parse::<usize>().ok()?.checked_sub(first.parse().ok()?)? + 1)
+    };
+    list.split(',').map(count).sum()
 }
 
 impl Drop for FuseRing {
@@ -370,5 +378,12 @@ mod tests {
     fn the_head_has_the_layout_of_the_kernel() {
         assert_eq!(size_of::<Head>(), 288);
         assert!(possible_processors().expect("Linux") > 0);
+    }
+
+    #[test]
+    fn a_list_of_processors_may_have_gaps() {
+        let counts = ["0", "0-1", "0-3,8-11", "0,2-3,7"].map(count_of_list);
+        assert_eq!(counts, [Some(1), Some(2), Some(8), Some(4)]);
+        assert_eq!(["", "0-", "3-1", "a"].map(count_of_list), [None; 4]);
     }
 }
