@@ -57,6 +57,12 @@ function Heat({ volume }) {
   </dl>`;
 }
 
+/** @param {string[]} clients */
+function clientList(clients) {
+  return clients.length === 0 ? 'no client' : html`<ul class="plain-list">
+    ${clients.map((client) => html`<li key=${client}>${client}</li>`)}</ul>`;
+}
+
 function Clients({ volume }) {
   const [use, setUse] = useState(/** @type {any} */ (null));
   useEffect(() => {
@@ -70,11 +76,11 @@ function Clients({ volume }) {
   const mounts = pools.value?.get(volume.pool)?.mounts.filter((/** @type {any} */ mount) => [volume.pool, whole].includes(mount.target)) ?? [];
   return html`<dl>
     <div class="fact"><dt>In flight</dt><dd>${counted(use.in_flight, 'request')}</dd></div>
-    <div class="fact"><dt>NBD clients</dt><dd>${use.nbd_clients === null ? 'no NBD server: serve --nbd' : use.nbd_clients.length === 0 ? 'no client' : html`<ul class="plain-list">
-      ${use.nbd_clients.map((/** @type {string} */ client) => html`<li key=${client}>${client}</li>`)}</ul>`}</dd></div>
-    ${use.vhost_clients !== null && html`<div class="fact"><dt>Virtual machines</dt><dd>${use.vhost_clients.length === 0 ? 'none' : html`<ul class="plain-list">
-      ${use.vhost_clients.map((/** @type {string} */ client) => html`<li key=${client}>${client}</li>`)}</ul>`}</dd></div>`}
-    ${(use.nbd_clients !== null || use.vhost_clients !== null) && html`<div class="fact"><dt>Exports</dt><dd><${Exports} pool=${volume.pool} volume=${volume.name} /></dd></div>`}
+    <div class="fact"><dt>NBD clients</dt><dd>${use.nbd_clients === null ? 'no NBD server: serve --nbd' : clientList(use.nbd_clients)}</dd></div>
+    ${use.vhost_clients !== null && html`<div class="fact"><dt>Virtual machines</dt>
+      <dd>${clientList(use.vhost_clients)}</dd></div>`}
+    ${(use.nbd_clients !== null || use.vhost_clients !== null) && html`<div class="fact"><dt>Exports</dt>
+      <dd><${Exports} pool=${volume.pool} volume=${volume.name} /></dd></div>`}
     <div class="fact"><dt>Mounts</dt><dd>${mounts.length === 0 ? 'none' : html`<ul class="plain-list">
       ${mounts.map((/** @type {any} */ mount) => html`<li key=${mount.folder}>${mount.folder} (${mount.file_system ?? 'as a file'}), ${mount.state}</li>`)}</ul>`}</dd></div>
     <div class="fact"><dt>Journal</dt><dd>${use.journal_size_bytes === null ? 'none: the layout needs none' : html`<${Meter} part=${use.journal_used_bytes} all=${use.journal_size_bytes} label="journal in use" />${size(use.journal_used_bytes)} of ${size(use.journal_size_bytes)}`}</dd></div>

@@ -1,4 +1,5 @@
-// Ways to a pool's volumes: NBD exports, vhost-user sockets, and mounts that the daemon keeps; and the channels of alerts.
+// Ways to a pool's volumes: NBD exports, vhost-user sockets, and mounts that the daemon keeps; and
+// the channels of alerts.
 
 import { html } from '../lib/html.js';
 import { may } from '../lib/api.js';
@@ -18,7 +19,8 @@ export function Exports({ pool, volume }) {
   const name = `${pool}/${volume ?? 'VOL'}`;
   const exports = service.nbd.map((/** @type {string} */ place) => exportAddress(place, name));
   if (service.vhost_user) exports.push(`${service.vhost_user}/${name}`);
-  if (!exports.length) return html`<p class="quiet">No NBD server: volumes are exported by serve --nbd unix:PATH or tcp:PORT.</p>`;
+  const none = 'No NBD server: volumes are exported by serve --nbd unix:PATH or tcp:PORT.';
+  if (!exports.length) return html`<p class="quiet">${none}</p>`;
   return html`<ul class="plain-list">${exports.map((/** @type {string} */ address) =>
     html`<li key=${address}><code>${address}</code></li>`)}</ul>`;
 }

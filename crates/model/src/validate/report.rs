@@ -123,12 +123,13 @@ fn left_out(left_out: &[LeftOut], text: &mut String) {
         return;
     }
     *text += "\n## Systems and layouts that were not fitted\n\n\
-              Each system of a study, then each layout, is left out in turn. The fitted numbers of the study start a\n\
-              quarter off their places, are fitted to the rows of the other systems or layouts, and predict the rows\n\
-              left out. A number that none of the other rows depends on cannot be fitted to them: it is forgotten, and\n\
-              the model's default takes its place, as for a part of which nothing was measured. *By defaults* counts\n\
-              the rows of which a part has such a number. A system is a controller or software with its kind of drive;\n\
-              in study 001 there is one, so none can be left out.\n\n\
+              Each system of a study, then each layout, is left out in turn. The fitted numbers of the\n\
+              study start a quarter off their places, are fitted to the rows of the other systems or\n\
+              layouts, and predict the rows left out. A number that none of the other rows depends on\n\
+              cannot be fitted to them: it is forgotten, and the model's default takes its place, as for a\n\
+              part of which nothing was measured. *By defaults* counts the rows of which a part has such a\n\
+              number. A system is a controller or software with its kind of drive; in study 001 there is\n\
+              one, so none can be left out.\n\n\
               | study | left out | rows | by defaults | median %, p90 % | of the same rows, all fitted |\n\
               |---|---|---:|---:|---|---|\n";
     let both = |median: Option<f64>, p90: Option<f64>| match (median, p90) {

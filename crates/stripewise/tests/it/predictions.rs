@@ -99,7 +99,8 @@ fn a_row_of_an_unknown_metric_is_named_as_unanswered() {
     let sandbox = Sandbox::new();
     let file = sandbox.path("mine.csv");
     let text = "study,table,config,level,disks,workload,op,pattern,block_kib,metric,value,unit,notes\n\
-                002,Table 9,single SSD,single,1,latency,read,random,4,avg_latency,0.161,ms (unit not printed),\n";
+                002,Table 9,single SSD,single,1,latency,read,random,4,avg_latency,0.161,\
+                ms (unit not printed),\n";
     std::fs::write(&file, text).expect("a writable directory");
     let answer = sandbox.json(&format!("model validate --data {}", file.display()));
     assert!(answer["rows"][0]["predicted"].is_null(), "{answer}");

@@ -43,7 +43,7 @@ const NOT_FOUND: &[(Mutation, &str)] = &[
     ),
     (
         Mutation::ConversionBesideDirectWrites,
-        "takes a write that outlasts the beginning of a conversion: `a_conversion_waits_for_direct_writes` in `pool`",
+        "takes a write that outlasts the begin of a conversion: `a_conversion_waits_for_direct_writes`, `pool`",
     ),
 ];
 
