@@ -221,9 +221,9 @@ impl Registry {
         forgotten.await
     }
 
-    /// Takes the pool for this process, waiting a few seconds for another one to finish. `doing` is
-    /// shown to others, who find commands for the pool taken at `control` if that is given. Any
-    /// number of processes may look at the same time.
+    /// Takes the pool for this process, waiting a few seconds for another one or another command
+    /// of this one to finish. `doing` is shown to others, who find commands for the pool taken at
+    /// `control` if that is given. Any number of processes may look at the same time.
     pub(crate) async fn lock_pool(
         &self,
         context: &Context,
@@ -254,7 +254,9 @@ impl Registry {
                 Err(TryLockError::Error(error)) => return Err(self.unusable("lock", &path, &error)),
                 Err(TryLockError::WouldBlock) => {
                     let holder = Holder::read(&mut file);
-                    if holder.control.is_some() || start.elapsed() >= PATIENCE {
+                    // Another daemon stays. A command of this one ends.
+                    let stays = holder.control.as_deref().is_some_and(|holder| Some(holder) != control);
+                    if stays || start.elapsed() >= PATIENCE {
                         return Err(in_use(pool, holder));
                     }
                     context.sleep_ns(LOOK_NS).await;
@@ -601,5 +603,26 @@ mod tests {
         assert_eq!(failure.taken_at(), Some(Path::new("/run/there")));
         assert!(begin.elapsed() < PATIENCE);
         drop(served);
+    }
+
+    #[test]
+    fn a_daemon_waits_for_its_own_looks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let registry = Registry::at(folder.path());
+        let executor = stripewise_runtime::RealExecutor::new().expect("io_uring");
+        let context = executor.context();
+        let (tank, socket) = (pool("tank", "tank"), Path::new("/run/there"));
+        let look = registry.lock_pool(&context, &tank, Access::Look, "pool status", Some(socket));
+        let look = executor.block_on(look).expect("free");
+        let looking = {
+            let context = context.clone();
+            executor.context().spawn(async move {
+                context.sleep_ns(5 * LOOK_NS).await;
+                drop(look);
+            })
+        };
+        let served = registry.lock_pool(&context, &tank, Access::Change, "serve", Some(socket));
+        executor.block_on(served).expect("the look ends");
+        assert!(looking.is_finished());
     }
 }

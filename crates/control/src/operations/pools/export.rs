@@ -33,11 +33,8 @@ pub async fn run(asked: &ExportPool, control: &Control) -> Result<Response> {
         Err(failure) if failure.taken_at().is_some() => return Err(failure),
         Err(failure) => {
             // A pool that cannot be opened is still locked first, as another process may use it.
-            drop(
-                registry
-                    .lock_pool(&control.executor()?.context(), &pool, Access::Change, &doing, None)
-                    .await?,
-            );
+            let (context, control_path) = (control.executor()?.context(), control.commands_at());
+            drop(registry.lock_pool(&context, &pool, Access::Change, &doing, control_path).await?);
             Err(failure)
         }
     };
