@@ -7,7 +7,7 @@
 	need-fuzz need-deb
 
 ARGS ?=
-FUZZERS ?= sections journal_head pages packed drive pool manifest nbd vhost
+FUZZERS ?= sections journal_head pages packed drive pool manifest nbd vhost stream
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 # The tests that go through seeds: in `make soak` each of them goes on for SOAK_SECONDS.

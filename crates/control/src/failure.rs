@@ -3,6 +3,7 @@
 //! status.
 
 mod pool_hint;
+mod stream_hint;
 
 use std::error::Error;
 use std::fmt::Display;

@@ -65,7 +65,9 @@ pub(crate) fn names_in(pool: &Pool) -> Vec<String> {
     let names = pool.volumes().into_iter().flat_map(|volume| {
         let of_volume = snapshots.iter().filter(|snapshot| snapshot.path.volume == volume.name);
         let paths: Vec<String> = of_volume.map(|snapshot| snapshot.path.to_string()).collect();
-        std::iter::once(volume.name).chain(paths)
+        // One that has a part of a stream is not served.
+        let whole = volume.receiving.is_none().then_some(volume.name);
+        whole.into_iter().chain(paths)
     });
     names.collect()
 }

@@ -7,6 +7,7 @@ use stripewise_layout::{LayoutError, Level};
 use crate::manifest::host_use::HostUse;
 use crate::manifest::ids::{DriveId, PoolId};
 use crate::manifest::snapshot_path::SnapshotPath;
+use crate::stream::error::StreamError;
 use stripewise_array::ArrayError;
 
 /// A pool operation that did not work. Nothing was changed unless the message says so.
@@ -561,6 +562,9 @@ pub enum PoolError {
         /// The oldest one.
         first: SnapshotPath,
     },
+    /// A stream cannot be sent or received.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// Seek-bound drives, on which a volume has one array.
     #[error(
         "volume {volume} is to have {slices} slices, and its drives are seek-bound: each slice has journal areas of \

@@ -22,3 +22,13 @@ pub fn reseal_slots(image: &mut [u8]) {
 pub fn change_numbers(image: &mut [u8], mut number: impl FnMut(u64) -> u64) {
     crate::superblock::entries::change_numbers(image, &mut number);
 }
+
+/// Corrects the checksums of a stream of a snapshot, as far as its lengths are possible.
+pub fn reseal_stream(bytes: &mut [u8]) {
+    crate::stream::format::reseal(bytes);
+}
+
+/// Reads all of a stream of a snapshot; true if it is whole.
+pub async fn stream(bytes: &[u8]) -> bool {
+    crate::stream::incoming::is_whole(bytes).await
+}

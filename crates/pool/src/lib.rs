@@ -10,6 +10,7 @@
 //! | `volume/` | volumes: creation, opening, I/O, resizing, thin allocation, conversion |
 //! | `jobs/` | background work: rebuild, scrub, evacuation, rebalancing, conversion, tiering |
 //! | `status/` | what a pool says of itself |
+//! | `stream/` | snapshots as streams: sending and receiving |
 //!
 //! What an open pool has in memory is in types of their own, which `Inner` holds together:
 //!
@@ -67,6 +68,7 @@ mod settings;
 mod space;
 mod sparing;
 mod status;
+mod stream;
 mod superblock;
 #[cfg(test)]
 mod testing;
@@ -103,9 +105,14 @@ pub use status::load::{LATENCY_STEPS_NS, RequestCounts, RequestKind, VolumeLoad}
 pub use status::notices::{Notice, SpaceUse, SpareTakeover};
 pub use status::rows::{RowColumn, RowRun};
 pub use status::{
-    ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ShareState, SlotStatus, VolumeInfo,
-    VolumeState,
+    ConversionStatus, DriveState, DriveStatus, PoolState, PoolStatus, ReceivingStatus, ShareState,
+    SlotStatus, VolumeInfo, VolumeState,
 };
+pub use stream::error::StreamError;
+pub use stream::format::StreamHeader;
+pub use stream::incoming::IncomingStream;
+pub use stream::receive::{ReceiveSpec, Received};
+pub use stream::send::OutgoingStream;
 pub use stripewise_array::{ArrayThread, PlaceFault, WrongPlace};
 pub use stripewise_log::{LogChange, LogChanges};
 pub use superblock::released::{PIECE_BYTES, erase, pieces, sampled_places};

@@ -67,6 +67,8 @@ pub(crate) fn add_volume(manifest: &mut Manifest, id: u128, level: Level, width:
         pin: Pin::None,
         parts: vec![part],
         conversion: None,
+        received: None,
+        receiving: None,
     });
     assert_eq!(manifest.check(), Ok(()));
 }
@@ -84,6 +86,8 @@ pub(crate) fn add_sliced_volume(manifest: &mut Manifest, id: u128, slices: u32, 
         pin: Pin::None,
         parts: Vec::new(),
         conversion: None,
+        received: None,
+        receiving: None,
     });
     for number in 0..slices {
         let part = part(manifest, id + 1000 + u128::from(number), Level::Raid5, 3, rows);

@@ -45,7 +45,7 @@ pub(crate) fn print(response: &Response, app: &App) -> Result<Exit> {
     before(response, app);
     match response {
         // The data was the output.
-        Response::VolumeRead => {}
+        Response::BytesSent => {}
         // Each interval was printed when it ended.
         Response::Load(load) if load.is_told && !app.printer.is_json() => {}
         response => app.printer.result(response, |page| words(response, page))?,
@@ -155,7 +155,8 @@ fn words(response: &Response, page: &mut Page) {
         Response::Snapshots(of) => snapshots::list(&of.snapshots, page),
         Response::SnapshotsChanged(changed) => snapshots::changed(changed, page),
         Response::Differences(of) => snapshots::differences(of, page),
-        Response::VolumeRead => {}
+        Response::SnapshotReceived(received) => snapshots::received(received, page),
+        Response::BytesSent => {}
         Response::VolumeWritten(written) => volumes::written(written, page),
         Response::DriveList(of) => drives::list(of, page),
         Response::Drives(shown) => {

@@ -77,7 +77,7 @@ impl Command {
         Ok(Some(match self {
             Self::Pool(command) => return command.request(),
             Self::Volume(command) => command.request()?,
-            Self::Snapshot(command) => command.request(),
+            Self::Snapshot(command) => command.request()?,
             Self::Drive(DriveCommand::List(options)) => options.request().into(),
             Self::Drive(DriveCommand::Show(options)) => options.request().into(),
             Self::Drive(DriveCommand::Locate(options)) => options.request().into(),
@@ -267,17 +267,23 @@ pub(crate) enum SnapshotCommand {
     Rollback(snapshot::rollback::Options),
     /// Delete snapshots and free the space that only they hold
     Delete(snapshot::delete::Options),
+    /// Write a snapshot to standard output as a stream, whole or what changed since an older one
+    Send(snapshot::send::Options),
+    /// Read a stream of `snapshot send` from standard input into a volume
+    Receive(snapshot::receive::Options),
 }
 
 impl SnapshotCommand {
-    fn request(&self) -> Request {
-        match self {
+    fn request(&self) -> Result<Request> {
+        Ok(match self {
             Self::Create(options) => options.request().into(),
             Self::List(options) => options.request().into(),
             Self::Diff(options) => options.request().into(),
             Self::Rollback(options) => options.request().into(),
             Self::Delete(options) => options.request().into(),
-        }
+            Self::Send(options) => options.request().into(),
+            Self::Receive(options) => options.request()?.into(),
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use stripewise_control::operations::{alert_test, drives, jobs, mounts, pools, sn
 use stripewise_control::request::Request;
 use stripewise_control::response::Response;
 
-use crate::commands::{App, pool, volume};
+use crate::commands::{App, pool, snapshot, volume};
 use crate::failure::Result;
 
 /// Executes a request. The futures are boxed; otherwise every request would take the memory of the
@@ -48,6 +48,8 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::CompareSnapshots(asked) => Box::pin(snapshots::diff::run(asked, app)).await,
         Request::RollBack(asked) => Box::pin(snapshots::rollback::run(asked, app)).await,
         Request::DeleteSnapshots(asked) => Box::pin(snapshots::delete::run(asked, app)).await,
+        Request::SendSnapshot(asked) => Box::pin(snapshot::send::run(asked, app)).await,
+        Request::ReceiveSnapshot(asked) => Box::pin(snapshot::receive::run(asked, app)).await,
         Request::ListDrives(asked) => Box::pin(drives::list::run(asked, app)).await,
         Request::ShowDrives(asked) => Box::pin(drives::show::run(asked, app)).await,
         Request::Mount(asked) => Box::pin(mounts::mount(asked, app)).await,

@@ -6,7 +6,7 @@
 //! hint: add --force to overwrite it; everything in it would be lost
 //! ```
 
-pub(crate) use stripewise_control::failure::{Failure, Reason, Result, chain, system_text};
+pub(crate) use stripewise_control::failure::{Failure, Reason, Result, chain, pool_failure, system_text};
 
 /// The outcome of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -322,6 +322,13 @@ impl Shown for VolumeReport {
                 page.field("waits", waits, Style::Bad);
             }
         }
+        if let Some(receiving) = &self.receiving {
+            let base = receiving.base.as_ref().map_or_else(String::new, |base| format!(" from {base} on"));
+            let how = if receiving.is_running { "" } else { ", interrupted" };
+            let text =
+                format!("snapshot {}{base}{how}; not served until that is complete", receiving.snapshot);
+            page.field("receiving", text, Style::Warning);
+        }
         page.field("capacity", size_with_bytes(self.capacity_bytes), Style::Plain);
         let rows = match self.thin {
             true => {

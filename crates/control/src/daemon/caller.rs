@@ -26,7 +26,7 @@ pub struct Left;
 
 /// Error: input arrived that was not requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotWanted;
+pub struct NotWanted;
 
 /// Everything that a command printed.
 #[derive(Debug, Default)]
@@ -167,8 +167,17 @@ impl Caller {
         self.changed.notify_all();
     }
 
-    /// Stores requested input. Other input is refused, as a caller could fill the memory with it.
-    pub(crate) fn take_wanted_input(&self, bytes: &[u8]) -> Result<(), NotWanted> {
+    /// Waits until input is requested; false if there will be no more requests.
+    pub async fn until_input_wanted(&self) -> bool {
+        while !self.wants_input.get() && !self.left.get() && !self.done.get() {
+            self.changed.wait().await;
+        }
+        self.wants_input.get()
+    }
+
+    /// Stores requested input; no bytes mark its end. Other input is refused, as a caller could
+    /// fill the memory with it.
+    pub fn take_wanted_input(&self, bytes: &[u8]) -> Result<(), NotWanted> {
         if !self.wants_input.replace(false) {
             return Err(NotWanted);
         }
@@ -217,22 +226,29 @@ impl Caller {
 
     /// Collects everything that the command prints.
     pub async fn collect(&self) -> Collected {
-        let mut collected = Collected::default();
+        let mut output = Vec::new();
+        let messages = self.relay(async |bytes| output.extend(bytes)).await;
+        Collected { output, messages }
+    }
+
+    /// Passes on what the command prints to standard output; returns its messages.
+    pub async fn relay(&self, mut output: impl AsyncFnMut(Vec<u8>)) -> String {
+        let mut messages = String::new();
         loop {
             while let Some((kind, body)) = { self.outgoing.borrow_mut().pop_front() } {
                 self.waiting_bytes.set(self.waiting_bytes.get() - body.len());
                 match kind {
-                    Kind::Output => collected.output.extend(body),
+                    Kind::Output => output(body).await,
                     Kind::Message => {
-                        collected.messages.push_str(&String::from_utf8_lossy(&body));
-                        collected.messages.push('\n');
+                        messages.push_str(&String::from_utf8_lossy(&body));
+                        messages.push('\n');
                     }
                     _ => {}
                 }
                 self.changed.notify_all();
             }
             if self.done.get() {
-                return collected;
+                return messages;
             }
             self.changed.wait().await;
         }

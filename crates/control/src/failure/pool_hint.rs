@@ -3,6 +3,7 @@
 use stripewise_array::ArrayError;
 use stripewise_pool::{LogTask, PoolError};
 
+use super::stream_hint::stream_hint;
 use crate::notation::size::ByteSize;
 
 /// Names of snapshots that a hint lists.
@@ -179,6 +180,7 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
                  {pool}/{first} …",
             first.volume
         ),
+        PoolError::Stream(error) => return stream_hint(error),
         PoolError::SeekBoundSlices { .. } => "give it one slice: --slices 1".to_owned(),
         PoolError::TooSmallForSlices { least_bytes, .. } => {
             format!("give it {} or more, or fewer slices", ByteSize(*least_bytes))

@@ -292,6 +292,9 @@ pub struct VolumeReport {
     /// Old layout and progress of a running conversion; the other fields describe the new layout.
     #[serde(default)]
     pub conversion: Option<ConversionReport>,
+    /// Stream that the volume has received in part; it is not served. `null` for a whole volume.
+    #[serde(default)]
+    pub receiving: Option<ReceivingReport>,
     /// Size of the rows on fast drives.
     pub fast_bytes: u64,
     /// Rows by tier, and how often they are used.
@@ -330,6 +333,17 @@ impl SnapshotReport {
             created_unix_ms,
         }
     }
+}
+
+/// A stream that a volume has received in part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReceivingReport {
+    /// Name of the stream's snapshot.
+    pub snapshot: String,
+    /// Name of the volume's snapshot that the stream builds on; `null` for a whole stream.
+    pub base: Option<String>,
+    /// True while a command is receiving it.
+    pub is_running: bool,
 }
 
 /// A log volume, which never overwrites. Counters begin when the pool is opened; what is `null` is
@@ -602,6 +616,11 @@ impl VolumeReport {
                 percent: conversion.percent,
                 is_cancelled: conversion.is_cancelled,
                 waits: conversion.waits.as_ref().map(|wait| wait.why.clone()),
+            }),
+            receiving: volume.receiving.clone().map(|receiving| ReceivingReport {
+                snapshot: receiving.snapshot,
+                base: receiving.base,
+                is_running: receiving.is_running,
             }),
             fast_bytes: volume.tiers.fast_bytes,
             tiers: volume.tiers.clone(),

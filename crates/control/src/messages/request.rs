@@ -12,7 +12,7 @@ use stripewise_pool::{JobKind, Pin, Role as DriveRole};
 
 use crate::messages::roles::Role;
 use crate::notation::file_system::FileSystem;
-use crate::notation::names::{PoolName, ReadableName, SnapshotName, VolumeName};
+use crate::notation::names::{OwnName, PoolName, ReadableName, SnapshotName, VolumeName};
 use crate::notation::size::WantedSize;
 
 mod settings;
@@ -399,6 +399,22 @@ requests! {
         /// Most ranges to show; a usual number if left out.
         limit: Option<usize>,
     }
+    /// A snapshot as a stream of bytes.
+    SendSnapshot as "snapshot send" {
+        /// The snapshot.
+        snapshot: SnapshotName,
+        /// An older one, which the receiver has: only what changed since is sent.
+        from: Option<OwnName>,
+    }
+    /// To put the input's stream into a volume.
+    ReceiveSnapshot as "snapshot receive" {
+        /// The volume; created by a whole stream.
+        volume: VolumeName,
+        /// Layout of the new volume; left out: as the stream says.
+        layout: Option<LayoutSpec>,
+        /// Share of its space that clients do not get, percent; left out: as the stream says.
+        log_reserve_percent: Option<u32>,
+    }
     /// The drives of pools.
     ListDrives as "drive list" {
         /// The pool; all known ones if left out.
@@ -475,6 +491,7 @@ impl Request {
             | Self::ClearDrive(_)
             // Overwritten data is lost.
             | Self::WriteVolume(_)
+            | Self::ReceiveSnapshot(_)
             | Self::DeleteVolume(_)
             | Self::DeleteSnapshots(_)
             | Self::RollBack(_)
@@ -499,6 +516,7 @@ impl Request {
             | Self::ConvertVolume(_)
             | Self::PinVolume(_)
             | Self::ReadVolume(_)
+            | Self::SendSnapshot(_)
             // To look at a drive that is named by a URI is to connect there.
             | Self::ShowDrives(_)
             | Self::LocateDrive(_)
@@ -555,7 +573,15 @@ impl Request {
 
     /// True if the request only waits or transfers a volume's bytes, and may therefore take long.
     pub fn lasts(&self) -> bool {
-        matches!(self, Self::WaitForJob(_) | Self::ShowLoad(_) | Self::ReadVolume(_) | Self::WriteVolume(_))
+        matches!(
+            self,
+            Self::WaitForJob(_)
+                | Self::ShowLoad(_)
+                | Self::ReadVolume(_)
+                | Self::WriteVolume(_)
+                | Self::SendSnapshot(_)
+                | Self::ReceiveSnapshot(_)
+        )
     }
 
     /// True if the request changes nothing. Such requests take no turn, and the log names them at
@@ -574,6 +600,7 @@ impl Request {
                 | Self::CompareSnapshots(_)
                 | Self::ShowVolume(_)
                 | Self::ReadVolume(_)
+                | Self::SendSnapshot(_)
                 | Self::ShowDrives(_)
                 | Self::Scrub(Scrub { check_only: true, .. })
         )
@@ -638,6 +665,8 @@ mod tests {
         let create = Request::from(CreateSnapshots { snapshots });
         assert_eq!(create.changes(), ["lake", "tank"]);
         assert_eq!(create.to_string(), "snapshot create tank/a@x lake/a@x tank/b@x");
+        let send = SendSnapshot { snapshot: name("tank/a@y"), from: Some("x".parse().expect("a name")) };
+        assert_eq!(Request::from(send).to_string(), "snapshot send tank/a@y --from @x");
         assert!(Request::from(ListPools {}).changes().is_empty());
         assert_eq!(Request::from(TestAlerts {}).changes(), [" alert test"]);
     }

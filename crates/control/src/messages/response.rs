@@ -52,8 +52,10 @@ pub enum Response {
     SnapshotsChanged(SnapshotsChanged),
     /// Differences of snapshots.
     Differences(Differences),
-    /// Data of a volume was sent to the caller's output.
-    VolumeRead,
+    /// Data of a volume or a snapshot was sent to the caller's output.
+    BytesSent,
+    /// The caller's input was received as a snapshot.
+    SnapshotReceived(SnapshotReceived),
     /// The caller's input was written to a volume.
     VolumeWritten(VolumeWritten),
     /// The drives of pools.
@@ -385,6 +387,19 @@ pub enum SnapshotChange {
     Deleted,
     /// The volume was rolled back to one.
     RolledBack,
+}
+
+/// A snapshot that was received from a stream.
+#[derive(Serialize, ToSchema)]
+pub struct SnapshotReceived {
+    /// The snapshot that the volume has since.
+    pub snapshot: SnapshotReport,
+    /// Data in the stream.
+    pub data_bytes: u64,
+    /// Part of it that the volume had already, from an earlier try.
+    pub present_bytes: u64,
+    /// True if an earlier try had been interrupted.
+    pub was_resumed: bool,
 }
 
 /// Ranges in which two snapshots of a volume differ, or a snapshot and the volume.

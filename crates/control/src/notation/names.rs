@@ -45,6 +45,11 @@ impl SnapshotName {
     }
 }
 
+/// A snapshot's own name, typed as `@NAME` or `NAME`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OwnName(pub String);
+
 /// A volume, or a snapshot of one: `POOL/VOL` or `POOL/VOL@NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -117,7 +122,7 @@ macro_rules! as_typed {
     )+};
 }
 
-as_typed!(PoolName, VolumeName, SnapshotName, ReadableName);
+as_typed!(PoolName, VolumeName, SnapshotName, ReadableName, OwnName);
 
 impl FromStr for PoolName {
     type Err = String;
@@ -150,6 +155,22 @@ impl FromStr for SnapshotName {
         };
         check("snapshot", snapshot)?;
         Ok(Self { volume: volume.parse()?, snapshot: snapshot.to_owned() })
+    }
+}
+
+impl FromStr for OwnName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = text.strip_prefix('@').unwrap_or(text);
+        check("snapshot", name)?;
+        Ok(Self(name.to_owned()))
+    }
+}
+
+impl fmt::Display for OwnName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "@{}", self.0)
     }
 }
 
@@ -208,6 +229,12 @@ mod tests {
             ["tank/data", "tank@a", "tank/data@", "tank/data@a@b", "tank/data@a/b", "@a", "tank/a b@c"]
         {
             assert!(text.parse::<SnapshotName>().is_err(), "{text:?}");
+        }
+        for text in ["@monday", "monday"] {
+            assert_eq!(text.parse::<OwnName>().expect("a name").to_string(), "@monday");
+        }
+        for text in ["", "@", "@@a", "data@a", "@a b"] {
+            assert!(text.parse::<OwnName>().is_err(), "{text:?}");
         }
         for (text, in_pool) in [("tank/data", "data"), ("tank/data@a", "data@a")] {
             let name: ReadableName = text.parse().expect("a name");

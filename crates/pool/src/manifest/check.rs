@@ -125,6 +125,7 @@ impl Manifest {
                 return Err(format!("volume {name} is there twice"));
             }
             check_attributes(volume)?;
+            check_received(volume)?;
             volume.check_slices()?;
             for part in &volume.parts {
                 self.check_room(volume, part).map_err(|why| format!("volume {name}: {why}"))?;
@@ -264,6 +265,19 @@ fn check_log_room(
     match volume.size_bytes <= room_bytes {
         true => Ok(()),
         false => Err(format!("its {} bytes do not fit its log's {room_bytes}", volume.size_bytes)),
+    }
+}
+
+/// Checks that only logs receive streams.
+fn check_received(volume: &VolumeRecord) -> Result<(), String> {
+    if let Some(receiving) = &volume.receiving {
+        check_name(&receiving.snapshot)?;
+        receiving.base.as_deref().map_or(Ok(()), check_name)?;
+    }
+    let receives = volume.received.is_some() || volume.receiving.is_some();
+    match receives && !volume.is_log() {
+        true => Err(format!("volume {} has received a stream and is no log", volume.name)),
+        false => Ok(()),
     }
 }
 

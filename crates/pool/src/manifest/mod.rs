@@ -11,6 +11,7 @@ pub(crate) mod format;
 pub(crate) mod host_use;
 pub(crate) mod ids;
 pub(crate) mod part_groups;
+pub(crate) mod received;
 pub(crate) mod slice_record;
 pub(crate) mod snapshot_path;
 pub(crate) mod taken_back;

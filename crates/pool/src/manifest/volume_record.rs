@@ -12,6 +12,7 @@ use stripewise_layout::{Geometry, MemberSet, Shape};
 
 use crate::BLOCK_BYTES;
 use crate::manifest::ids::{Id, VolumeId};
+use crate::manifest::received::{ReceivedRecord, ReceivingRecord};
 use crate::manifest::slice_record::SliceRecord;
 use stripewise_array::rows::{RowTable, Run, SlotState};
 use stripewise_array::{Block, BlockSet};
@@ -348,6 +349,12 @@ pub(crate) struct VolumeRecord {
     pub parts: Vec<PartRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversion: Option<Conversion>,
+    /// The snapshot that it received last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<ReceivedRecord>,
+    /// The stream that it has received in part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receiving: Option<ReceivingRecord>,
 }
 
 impl VolumeRecord {

@@ -332,6 +332,8 @@ pub(crate) mod tests {
                 rows: table,
             }],
             conversion: None,
+            received: None,
+            receiving: None,
         });
         assert_eq!(manifest.check(), Ok(()));
         (manifest, books)

@@ -247,6 +247,17 @@ pub struct SlotStatus {
     pub lacking_bytes: u64,
 }
 
+/// A stream that a volume has received in part; the volume is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceivingStatus {
+    /// Name of the stream's snapshot.
+    pub snapshot: String,
+    /// Name of the volume's snapshot that the stream builds on; `None` for a whole one.
+    pub base: Option<String>,
+    /// True while a command is receiving it.
+    pub is_running: bool,
+}
+
 /// A conversion to another layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionStatus {
@@ -315,6 +326,8 @@ pub struct VolumeInfo {
     pub log: Option<LogStatus>,
     /// The layout that it had, and how far it is, where it is being converted.
     pub conversion: Option<ConversionStatus>,
+    /// The stream that it has received in part.
+    pub receiving: Option<ReceivingStatus>,
     /// Why it cannot be read, where it cannot.
     pub failure: Option<String>,
     /// Drives that would help, by path and identity.

@@ -38,6 +38,15 @@ pub enum Notice {
         /// The reason.
         why: String,
     },
+    /// A volume has a part of a stream, and no command is receiving the rest.
+    HalfReceived {
+        /// The volume.
+        volume: String,
+        /// Name of the stream's snapshot.
+        snapshot: String,
+        /// Name of the volume's snapshot that the stream builds on.
+        base: Option<String>,
+    },
     /// Journal areas of a volume are on drives that are gone.
     JournalAreasGone {
         /// The volume.
@@ -96,6 +105,11 @@ impl Inner {
             let areas: usize = volume.parts.iter().map(|part| part.lost_journals(is_away)).sum();
             if areas > 0 {
                 notices.push(Notice::JournalAreasGone { volume: volume.name.clone(), areas });
+            }
+            let is_running = || self.volumes.io(volume).is_some_and(|io| io.receives.get());
+            if let Some(receiving) = volume.receiving.as_ref().filter(|_| !is_running()) {
+                let (snapshot, base) = (receiving.snapshot.clone(), receiving.base.clone());
+                notices.push(Notice::HalfReceived { volume: volume.name.clone(), snapshot, base });
             }
         }
         notices

@@ -14,7 +14,8 @@ use crate::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::status::copies::{copies, copies_left};
 use crate::status::rows::state_of;
 use crate::status::{
-    ConversionStatus, ShareState, SlotStatus, VolumeInfo, VolumeState, journal_slabs, map_slabs,
+    ConversionStatus, ReceivingStatus, ShareState, SlotStatus, VolumeInfo, VolumeState, journal_slabs,
+    map_slabs,
 };
 use stripewise_array::{Array, ArrayHandle};
 
@@ -166,6 +167,11 @@ impl Inner {
             copies: ids(&tally.copies),
             lacking_copies: ids(&tally.lacking_copies),
             conversion: conversion_status(volume, &self.jobs.converting),
+            receiving: volume.receiving.as_ref().map(|receiving| ReceivingStatus {
+                snapshot: receiving.snapshot.clone(),
+                base: receiving.base.clone(),
+                is_running: self.volumes.io(volume).is_some_and(|io| io.receives.get()),
+            }),
             needed: if readable {
                 Vec::new()
             } else {

@@ -72,6 +72,7 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         id: volume.id,
         name: volume.name.clone(),
         parts: volume.parts.iter().map(bare).collect(),
+        receiving: volume.receiving.clone(),
         ..*volume
     }
 }

@@ -27,8 +27,9 @@ use crate::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use crate::superblock::changes::changes;
 use crate::superblock::entries::{
     Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_DESTROYED, FEATURE_HOST, FEATURE_LATENCY,
-    FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_ROTATION, FEATURE_SLICES,
-    FEATURE_SNAPSHOTS, FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes, entry_room_bytes,
+    FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_RECEIVED, FEATURE_ROTATION,
+    FEATURE_SLICES, FEATURE_SNAPSHOTS, FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes,
+    entry_room_bytes,
 };
 use crate::superblock::room::RoomLedger;
 use crate::superblock::sessions::{Seen, read_session};
@@ -431,7 +432,9 @@ pub(crate) fn features(manifest: &Manifest) -> u64 {
     let slices = if manifest.parts().any(|part| part.slice.is_some()) { FEATURE_SLICES } else { 0 };
     let has_snapshots = |part: &PartRecord| part.log.is_some_and(|log| log.snapshots);
     let snapshots = if manifest.parts().any(has_snapshots) { FEATURE_SNAPSHOTS } else { 0 };
-    let of_volumes = turned_back | rotation | lost | log | slices | snapshots;
+    let has_received = |volume: &VolumeRecord| volume.received.is_some() || volume.receiving.is_some();
+    let received = if manifest.volumes.iter().any(has_received) { FEATURE_RECEIVED } else { 0 };
+    let of_volumes = turned_back | rotation | lost | log | slices | snapshots | received;
     host | care | moves | latency | old_branches | destroyed | of_volumes
 }
 

@@ -2,7 +2,7 @@
 //! another layout, to those of the right layout (`volume/zones.rs`). Requests are counted here,
 //! from their begin to their end.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use smallvec::SmallVec;
@@ -28,6 +28,8 @@ pub(crate) struct VolumeIo {
     pub load: LoadCounter,
     /// Requests of other threads.
     pub direct: DirectGate,
+    /// True while a stream is received.
+    pub receives: Cell<bool>,
 }
 
 impl Volume {
@@ -218,6 +220,7 @@ impl VolumeIo {
             writes: WriteEpochs::default(),
             load: LoadCounter::default(),
             direct: DirectGate::default(),
+            receives: Cell::default(),
         })
     }
 

@@ -10,6 +10,7 @@ use crate::manifest::drive_record::Role;
 use crate::manifest::events::EventKind;
 use crate::manifest::format::{MAX_VOLUMES, Manifest, check_name};
 use crate::manifest::ids::Id;
+use crate::manifest::received::ReceivingRecord;
 use crate::manifest::slice_record::{MOST_SLICES, SliceRecord};
 use crate::manifest::volume_record::{JournalPlaceRecord, PartRecord, Pin, RESERVE_PERCENT, VolumeRecord};
 use crate::news::News;
@@ -23,7 +24,7 @@ use crate::{BLOCK_BYTES, Inner, Pool};
 use stripewise_array::{ArrayHandle, ArraySpec};
 
 /// No volume is larger.
-pub(super) const MOST_VOLUME_BYTES: u64 = 1 << 60;
+pub(crate) const MOST_VOLUME_BYTES: u64 = 1 << 60;
 
 /// Specification of a new volume.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ impl Pool {
         })?;
         let _alone = inner.administer().await?;
         inner.freed.until_reclaimed().await;
-        inner.create(&spec).await?;
+        inner.create(&spec, None).await?;
         self.volume(&spec.name)
     }
 
@@ -98,8 +99,17 @@ impl Pool {
 }
 
 impl Inner {
-    async fn create(&self, spec: &VolumeSpec) -> Result<(), PoolError> {
-        let (record, laid_out) = self.plan_volume(spec)?;
+    /// Creates a volume; `receiving`: a log that is to receive this stream.
+    pub(crate) async fn create(
+        &self,
+        spec: &VolumeSpec,
+        receiving: Option<ReceivingRecord>,
+    ) -> Result<(), PoolError> {
+        let (mut record, laid_out) = self.plan_volume(spec)?;
+        for log in record.parts.iter_mut().filter_map(|part| part.log.as_mut()) {
+            log.snapshots = receiving.is_some();
+        }
+        record.receiving = receiving;
         note_where_journal_is(&self.news, &self.manifest.borrow(), &record.name, &record.parts[0]);
         let name = record.name.clone();
         let made = self.make_volume(record).await;
@@ -225,6 +235,8 @@ impl Inner {
             pin: Pin::None,
             parts: vec![part],
             conversion: None,
+            received: None,
+            receiving: None,
         };
         Ok((record, LaidOutParts { size_bytes: laid_out.size_bytes, parts: vec![laid_out] }))
     }
@@ -313,6 +325,8 @@ impl Inner {
             pin: spec.pin,
             parts: self.parts_of(&laid_out, part, &array, slicing),
             conversion: None,
+            received: None,
+            receiving: None,
         };
         Ok((record, laid_out))
     }

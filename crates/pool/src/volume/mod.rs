@@ -34,13 +34,15 @@ use crate::error::{LogTask, PoolError};
 use crate::manifest::care::ScrubRecord;
 use crate::manifest::events::EventKind;
 use crate::manifest::ids::VolumeId;
+use crate::manifest::received::ReceivingRecord;
 use crate::manifest::snapshot_path::SnapshotPath;
 use crate::manifest::volume_record::VolumeRecord;
+use crate::stream::error::StreamError;
 use crate::superblock::commit::Change;
 use crate::volume::io::VolumeIo;
 use crate::volume::sliced::Sliced;
 use crate::volume::volume_array::VolumeArray;
-use crate::{Pool, VolumeInfo};
+use crate::{Inner, Pool, VolumeInfo};
 use stripewise_array::{Array, ArrayHandle, BlockArray};
 
 /// An open volume. Clones are the same volume.
@@ -49,7 +51,7 @@ pub struct Volume {
     pool: Pool,
     id: VolumeId,
     name: Rc<str>,
-    io: Rc<VolumeIo>,
+    pub(crate) io: Rc<VolumeIo>,
 }
 
 impl Volume {
@@ -144,14 +146,24 @@ impl Pool {
         if let Some(path) = SnapshotPath::parse(name) {
             return self.snapshot(&path);
         }
+        self.check_is_whole(name)?;
+        self.open_volume_of(name)
+    }
+
+    /// Refuses a volume that has a part of a stream.
+    pub(crate) fn check_is_whole(&self, name: &str) -> Result<(), PoolError> {
         let manifest = self.0.manifest.borrow();
-        let Some(record) = manifest.volume(name) else {
-            return Err(PoolError::NoSuchVolume {
-                pool: manifest.name.clone(),
-                name: name.to_owned(),
-                known: manifest.volumes.iter().map(|volume| volume.name.clone()).collect(),
-            });
-        };
+        let receiving = manifest.volume(name).and_then(|record| record.receiving.clone());
+        let Some(ReceivingRecord { snapshot, base, .. }) = receiving else { return Ok(()) };
+        let (pool, volume) = (manifest.name.clone(), name.to_owned());
+        Err(StreamError::InPart { pool, volume, snapshot, base }.into())
+    }
+
+    /// Finds a volume by name, also one that has a part of a stream.
+    pub(crate) fn open_volume_of(&self, name: &str) -> Result<Volume, PoolError> {
+        self.0.check_open()?;
+        let manifest = self.0.manifest.borrow();
+        let Some(record) = manifest.volume(name) else { return Err(self.0.no_such_volume(name)) };
         let io = self.0.volumes.io(record).filter(|_| self.0.volumes.failure(record.id).is_none());
         let Some(io) = io else {
             let why = self.0.volumes.failure(record.id);
@@ -202,5 +214,16 @@ impl Pool {
         inner.volumes.forget(id);
         inner.freed.until_reclaimed().await;
         Ok(())
+    }
+}
+
+impl Inner {
+    pub(crate) fn no_such_volume(&self, name: &str) -> PoolError {
+        let manifest = self.manifest.borrow();
+        PoolError::NoSuchVolume {
+            pool: manifest.name.clone(),
+            name: name.to_owned(),
+            known: manifest.volumes.iter().map(|volume| volume.name.clone()).collect(),
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::manifest::events::EventKind;
 use crate::manifest::format::check_name;
 use crate::manifest::ids::Id;
 use crate::manifest::snapshot_path::SnapshotPath;
+use crate::stream::error::StreamError;
 use crate::superblock::commit::Change;
 use crate::volume::Volume;
 use crate::volume::io::VolumeIo;
@@ -46,6 +47,7 @@ impl Pool {
                 name: name.clone(),
                 why,
             })?;
+            self.check_is_whole(&path.volume)?;
             let log = self.log_with_snapshots(&path.volume)?;
             let is_there = log.log().snapshots().iter().any(|snapshot| snapshot.name == name);
             if is_there || paths[..index].contains(path) {
@@ -75,6 +77,7 @@ impl Pool {
         for path in paths {
             let log = self.log_with_snapshots(&path.volume)?;
             self.check_snapshot(&log, path)?;
+            self.check_is_no_base(path)?;
             match of_logs.iter_mut().find(|(other, _)| other.part() == log.part()) {
                 Some((_, names)) => names.push(path.snapshot.clone()),
                 None => of_logs.push((log, vec![path.snapshot.clone()])),
@@ -101,7 +104,20 @@ impl Pool {
         if !newer.is_empty() && !deletes_newer {
             return Err(PoolError::NewerSnapshots { pool: inner.name(), path: path.clone(), newer });
         }
+        let (whole, _) = self.open_log_volume(&path.volume)?;
+        if whole.io.receives.get() {
+            let volume = path.volume.clone();
+            return Err(StreamError::Running { pool: inner.name(), volume }.into());
+        }
+        let is_in_part = self.check_is_whole(&path.volume).is_err();
+        if is_in_part {
+            // Those of a receiver whose caller left.
+            whole.until_writes_ended().await;
+        }
         log.log().roll_back(&path.snapshot, &newer).await.map_err(array_error)?;
+        if is_in_part {
+            inner.change_volume(whole.id(), |record| record.receiving = None).await?;
+        }
         inner.session.before_acknowledgement().await?;
         let volume = &path.volume;
         inner.news.event(EventKind::Volume, &format!("volume {volume} was rolled back to {path}"));
@@ -127,6 +143,9 @@ impl Pool {
         self.0.check_open()?;
         let log = self.log_with_snapshots(&older.volume)?;
         self.check_snapshot(&log, older)?;
+        if newer.is_none() {
+            self.check_is_whole(&older.volume)?;
+        }
         if let Some(newer) = newer {
             let path = SnapshotPath { snapshot: newer.to_owned(), ..older.clone() };
             self.check_snapshot(&log, &path)?;
@@ -165,14 +184,24 @@ impl Pool {
     }
 
     /// The open log of a volume; fails for one that has no snapshots.
-    fn log_with_snapshots(&self, volume: &str) -> Result<LogArray, PoolError> {
-        self.volume(volume)?;
+    pub(crate) fn log_with_snapshots(&self, volume: &str) -> Result<LogArray, PoolError> {
+        self.open_volume_of(volume)?;
         self.0
             .log_of_volume(volume)
             .ok_or_else(|| PoolError::WithoutSnapshots { pool: self.0.name(), volume: volume.to_owned() })
     }
 
-    fn check_snapshot(&self, log: &LogArray, path: &SnapshotPath) -> Result<(), PoolError> {
+    /// Refuses to delete the snapshot to which a volume that has a part of a stream can go back.
+    fn check_is_no_base(&self, path: &SnapshotPath) -> Result<(), PoolError> {
+        let manifest = self.0.manifest.borrow();
+        let receiving = manifest.volume(&path.volume).and_then(|record| record.receiving.as_ref());
+        match receiving.is_some_and(|of| of.base.as_ref() == Some(&path.snapshot)) {
+            true => self.check_is_whole(&path.volume),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_snapshot(&self, log: &LogArray, path: &SnapshotPath) -> Result<(), PoolError> {
         if log.log().snapshot(&path.snapshot).is_ok() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Snapshots as text.
 
 use stripewise_control::report::SnapshotReport;
-use stripewise_control::response::{Differences, SnapshotChange, SnapshotsChanged};
+use stripewise_control::response::{Differences, SnapshotChange, SnapshotReceived, SnapshotsChanged};
 use stripewise_control::size::ByteSize;
 use stripewise_control::times::moment_text;
 
@@ -35,6 +35,17 @@ pub(super) fn changed(changed: &SnapshotsChanged, page: &mut Page) {
             SnapshotChange::RolledBack => format!("volume {} rolled back to {name}", name.volume),
         });
     }
+}
+
+/// Prints a received snapshot.
+pub(super) fn received(received: &SnapshotReceived, page: &mut Page) {
+    let SnapshotReport { pool, volume, name, .. } = &received.snapshot;
+    let present = match received.present_bytes {
+        0 => String::new(),
+        present => format!(", of which {} were there already", ByteSize(present)),
+    };
+    let data = ByteSize(received.data_bytes);
+    page.line(format!("snapshot {pool}/{volume}@{name} received: {data} of data{present}"));
 }
 
 /// Columns of a list of differences.

@@ -35,7 +35,7 @@ use utoipa_axum::routes;
 use super::bodies::{Document, MAX_BYTES, whole_body};
 use super::clients::{Allowance, Counted, count_answer, held, too_many};
 use super::guard::{Guard, let_in};
-use super::orders::{Answer, Order};
+use super::orders::{Answer, Input, Order};
 use super::problem::{self, Problem, bad_outcome, error, no_memory};
 use super::visitor::Visitor;
 use crate::answer::exit_of;
@@ -50,6 +50,7 @@ mod openapi_rules;
 #[cfg(test)]
 mod openapi_values;
 mod roles;
+mod snapshot_streams;
 mod snapshots;
 mod streams;
 #[cfg(test)]
@@ -105,6 +106,8 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Arc<Guard>, views: Rout
         .routes(routes!(snapshots::delete_snapshot))
         .routes(routes!(snapshots::compare_snapshots))
         .routes(routes!(snapshots::roll_back))
+        .routes(routes!(snapshot_streams::send_snapshot))
+        .routes(routes!(snapshot_streams::receive_snapshot))
         .split_for_parts();
     let description = description::text(&description);
     let openapi = move || {
@@ -173,8 +176,6 @@ impl Api {
         self,
         order: impl FnOnce(oneshot::Sender<T>) -> Order,
     ) -> Result<T, Response> {
-        let ending =
-            || error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is shutting down", None).into_response();
         let mut orders = self.house.orders;
         let (answer, answered) = oneshot::channel();
         orders.send(order(answer)).await.map_err(|_| ending())?;
@@ -186,8 +187,9 @@ impl Api {
         if let Some(refusal) = self.refusal(&request) {
             return Err(refusal);
         }
-        let visitor = self.visitor.clone();
-        self.order(|answer| Order::Request { request, json, input, visitor, answer }).await
+        let (visitor, input, output) = (self.visitor.clone(), Input::Whole(input), None);
+        let request = Box::new(request);
+        self.order(|answer| Order::Request { request, json, input, output, visitor, answer }).await
     }
 
     /// Runs a request whose answer is a document.
@@ -197,6 +199,11 @@ impl Api {
             Err(response) => response,
         }
     }
+}
+
+/// The answer while the daemon ends.
+fn ending() -> Response {
+    error(StatusCode::SERVICE_UNAVAILABLE, "the daemon is shutting down", None).into_response()
 }
 
 /// An invalid request.

@@ -32,6 +32,9 @@ const MAX_DEPTH: usize = 32;
 /// The one path that takes bytes of a volume ends so.
 const BYTES_PATH: &str = "/bytes";
 
+/// The one path that takes a stream, part by part, ends so.
+const STREAM_PATH: &str = "/receive";
+
 /// A request's body has to come within this time.
 const BODY_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -41,6 +44,9 @@ pub(super) async fn whole_body(request: Request, next: Next) -> Response {
         // There is nothing that would read it.
         return next.run(request).await;
     };
+    if path.as_str().ends_with(STREAM_PATH) {
+        return next.run(request).await;
+    }
     let most = if path.as_str().ends_with(BYTES_PATH) { MAX_BYTES } else { MAX_DOCUMENT_BYTES };
     let (parts, body) = request.into_parts();
     let length = parts.headers.get(header::CONTENT_LENGTH);

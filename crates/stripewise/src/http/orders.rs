@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::rc::Rc;
 
+use axum::body::Bytes;
 use futures_channel::{mpsc, oneshot};
-use futures_util::StreamExt;
 use futures_util::future::{Either, select};
+use futures_util::{SinkExt, StreamExt};
 use stripewise_control::daemon::alerts::Channel;
 use stripewise_control::daemon::caller::{Caller, Collected};
 use stripewise_control::daemon::news::{Followed, PoolNews};
@@ -33,11 +34,13 @@ pub(super) enum Order {
     /// A request with its input.
     Request {
         /// The request.
-        request: Request,
+        request: Box<Request>,
         /// True if the answer is a document, false if it is bytes of a volume.
         json: bool,
         /// The bytes that the request writes.
-        input: Vec<u8>,
+        input: Input,
+        /// Receives the bytes that the request reads, as they come; `None`: they are in the answer.
+        output: Option<mpsc::Sender<Vec<u8>>>,
         /// The caller.
         visitor: Visitor,
         /// Receives the outcome.
@@ -81,6 +84,20 @@ pub(super) enum Order {
     },
 }
 
+/// Bytes for a request.
+pub(super) enum Input {
+    /// All of them.
+    Whole(Vec<u8>),
+    /// Parts, as they come; an error if the client stopped in the middle.
+    Parts(mpsc::Receiver<Part>),
+}
+
+/// A part of a request's body.
+pub(super) type Part = std::result::Result<Bytes, Broken>;
+
+/// The rest of a request's body does not come.
+pub(super) struct Broken;
+
 /// Use of a volume.
 pub(super) struct VolumeUse {
     /// Its load since it was opened.
@@ -114,10 +131,10 @@ pub(super) async fn execute_all(orders: &mut mpsc::Receiver<Order>, app: &App, t
     let Ok(executor) = app.executor() else { return };
     while let Some(order) = orders.next().await {
         match order {
-            Order::Request { request, json, input, visitor, answer } if !answer.is_canceled() => {
+            Order::Request { request, json, input, output, visitor, answer } if !answer.is_canceled() => {
                 let (app, turns) = (app.clone(), turns.clone());
-                let work =
-                    async move { carry_out_for(&request, json, input, &visitor, &app, &turns, answer).await };
+                let asked = Asked { request, json, output, visitor };
+                let work = async move { carry_out_for(asked, input, &app, &turns, answer).await };
                 drop(executor.context().spawn(work));
             }
             Order::Request { .. } => {}
@@ -151,24 +168,40 @@ pub(super) async fn execute_all(orders: &mut mpsc::Receiver<Order>, app: &App, t
     }
 }
 
-async fn carry_out_for(
-    request: &Request,
+/// A request with where its answer goes.
+struct Asked {
+    request: Box<Request>,
     json: bool,
-    input: Vec<u8>,
-    visitor: &Visitor,
+    output: Option<mpsc::Sender<Vec<u8>>>,
+    visitor: Visitor,
+}
+
+async fn carry_out_for(
+    asked: Asked,
+    input: Input,
     app: &App,
     turns: &Turns,
     mut answer: oneshot::Sender<Answer>,
 ) {
-    let caller = Rc::new(Caller::with_input(input).of(visitor.party()));
+    let (caller, parts) = match input {
+        Input::Whole(bytes) => (Caller::with_input(bytes), None),
+        Input::Parts(parts) => (Caller::new(None), Some(parts)),
+    };
+    let caller = Rc::new(caller.of(asked.visitor.party()));
     let done = {
-        let carried_out = pin!(collected(request, json, visitor, app, turns, &caller));
-        match select(carried_out, answer.cancellation()).await {
+        let work = async {
+            let collected = pin!(collected(asked, app, turns, &caller));
+            match select(collected, pin!(feed(&caller, parts))).await {
+                Either::Left((done, _)) => done,
+                Either::Right(((), collected)) => collected.await,
+            }
+        };
+        match select(pin!(work), answer.cancellation()).await {
             Either::Left((done, _)) => done,
             // Its caller has left: a request that only waits ends, a change is finished.
-            Either::Right(((), carried_out)) => {
+            Either::Right(((), work)) => {
                 caller.leave();
-                carried_out.await
+                work.await
             }
         }
     };
@@ -176,23 +209,41 @@ async fn carry_out_for(
     let _ = answer.send(done);
 }
 
-async fn collected(
-    request: &Request,
-    json: bool,
-    visitor: &Visitor,
-    app: &App,
-    turns: &Turns,
-    caller: &Rc<Caller>,
-) -> Answer {
+/// Gives a caller its input in parts, each when it is wanted.
+async fn feed(caller: &Caller, parts: Option<mpsc::Receiver<Part>>) {
+    let Some(mut parts) = parts else { return };
+    while caller.until_input_wanted().await {
+        let part = match parts.next().await {
+            Some(Ok(part)) if part.is_empty() => continue,
+            Some(Ok(part)) => part,
+            Some(Err(Broken)) => return caller.leave(),
+            None => Bytes::new(),
+        };
+        // It was wanted.
+        let _ = caller.take_wanted_input(&part);
+    }
+}
+
+async fn collected(asked: Asked, app: &App, turns: &Turns, caller: &Rc<Caller>) -> Answer {
+    let Asked { request, json, output, visitor } = asked;
     let from = From { way: "http", who: &visitor.name };
     let printer = Printer::to_caller(json, json, Colours::default(), caller.clone());
     let app = app.for_caller(printer, caller.clone(), PathBuf::from("/"), visitor.role);
     let work = async {
-        let result = execute(request, from, &app, caller, turns).await;
+        let result = execute(&request, from, &app, caller, turns).await;
         caller.end(exit_of(&result).code());
         result
     };
-    let (result, collected) = futures_util::join!(work, caller.collect());
+    let printed = async {
+        let Some(mut output) = output else { return caller.collect().await };
+        let relayed = caller.relay(async |bytes| {
+            if output.send(bytes).await.is_err() {
+                caller.leave();
+            }
+        });
+        Collected { output: Vec::new(), messages: relayed.await }
+    };
+    let (result, collected) = futures_util::join!(work, printed);
     Answer { result, collected }
 }
 

@@ -182,6 +182,7 @@ fn volumes_have_their_keys() {
         "name",
         "pin",
         "pool",
+        "receiving",
         "redundancy_left",
         "rotation_rows",
         "rows",

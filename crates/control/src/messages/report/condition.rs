@@ -168,6 +168,13 @@ pub(super) fn notice_in_words(notice: &Notice) -> String {
         ),
         Notice::SpareInUse(takeover) => spare_in_use(takeover),
         Notice::CannotEmpty { why } => why.clone(),
+        Notice::HalfReceived { volume, snapshot, base } => format!(
+            "volume {volume} is not served: it holds a part of the stream of snapshot {snapshot}; send that again, or {}",
+            match base {
+                Some(base) => format!("roll back to {volume}@{base}"),
+                None => "delete the volume".to_owned(),
+            }
+        ),
         Notice::JournalAreasGone { volume, areas } => format!(
             "{} of the journal of volume {volume} on drives that are gone; the others do its work",
             counted(*areas, "area")
@@ -361,6 +368,14 @@ mod tests {
                 "spare sdc took the place of sdb",
             ),
             (Notice::CannotEmpty { why: "sdb cannot be emptied".to_owned() }, "sdb cannot be emptied"),
+            (
+                Notice::HalfReceived {
+                    volume: "v".to_owned(),
+                    snapshot: "b".to_owned(),
+                    base: Some("a".to_owned()),
+                },
+                "volume v is not served: it holds a part of the stream of snapshot b; send that again, or roll back to v@a",
+            ),
             (
                 Notice::JournalAreasGone { volume: "v".to_owned(), areas: 1 },
                 "1 area of the journal of volume v on drives that are gone",

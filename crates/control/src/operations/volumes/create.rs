@@ -69,7 +69,7 @@ pub async fn run(asked: &CreateVolume, control: &Control) -> Result<Response> {
 
 /// Completes the layout for the drives of the volume's tier. Returns the reason for the interleave,
 /// and true if the drives are seek-bound.
-fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> (InterleaveChoice, bool) {
+pub fn choose_interleave(layout: &mut LayoutSpec, pool: &Pool, pin: Pin) -> (InterleaveChoice, bool) {
     let role = if pin == Pin::Fast { Role::Fast } else { Role::Data };
     let drives = pool.status().drives.into_iter().filter(|drive| drive.role == role);
     let members: Vec<_> = drives.filter_map(|drive| pool.member(drive.id)).collect();

@@ -9,5 +9,6 @@ mod pool_cuts;
 mod pool_random;
 mod refused_flushes;
 mod slices;
+mod streams;
 mod superblock_ends;
 mod unreadable_journal;

@@ -10,5 +10,6 @@ mod request_sizes;
 mod seeks;
 mod slices;
 pub mod snapshots;
+pub mod streams;
 mod volumes;
 mod write_back;

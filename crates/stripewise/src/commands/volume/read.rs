@@ -67,7 +67,7 @@ pub(crate) async fn run(asked: &ReadVolume, app: &App) -> Result<Response> {
         copy(&context, &volume, name, offset..offset + length, &app.printer).await
     })
     .await?;
-    Ok(Response::VolumeRead)
+    Ok(Response::BytesSent)
 }
 
 type Answer = JoinHandle<std::result::Result<Buffer, ArrayError>>;

@@ -20,7 +20,10 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
     let below_pool = path.strip_prefix("/api/v1/pools/{pool}");
     match (method.as_str(), below_pool) {
         // To read bytes of a volume is more than to see how it is.
-        ("GET" | "HEAD", Some("/volumes/{volume}/bytes")) => Role::Operate,
+        (
+            "GET" | "HEAD",
+            Some("/volumes/{volume}/bytes" | "/volumes/{volume}/snapshots/{snapshot}/stream"),
+        ) => Role::Operate,
         ("GET" | "HEAD", _) => Role::Read,
         ("POST", None) if matches!(path, "/api/v1/pools" | "/api/v1/import" | "/api/v1/drives/clear") => {
             Role::Admin
@@ -33,6 +36,7 @@ pub(super) fn least_role(method: &Method, path: &str) -> Role {
         ("POST", Some("/volumes/{volume}/snapshots/{snapshot}/rollback")) => Role::Admin,
         ("POST", None) if path == "/console/logout" => Role::Read,
         ("PUT", Some("/volumes/{volume}/bytes")) => Role::Admin,
+        ("POST", Some("/volumes/{volume}/receive")) => Role::Admin,
         _ => Role::Operate,
     }
 }

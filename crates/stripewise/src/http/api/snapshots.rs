@@ -60,7 +60,7 @@ pub(super) async fn list_snapshots(api: Api, Path(Named(volume)): OfVolume) -> R
 /// A snapshot's name, from the pool, volume and snapshot of a path.
 #[derive(Deserialize)]
 #[serde(try_from = "(PoolName, String, String)")]
-pub(super) struct NamedSnapshot(SnapshotName);
+pub(super) struct NamedSnapshot(pub(super) SnapshotName);
 
 impl TryFrom<(PoolName, String, String)> for NamedSnapshot {
     type Error = String;

@@ -146,6 +146,15 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("DELETE", text([volume, "/snapshots/monday"]), Value::Null),
         ("GET", text([volume, "/snapshots/monday/diff?with=tuesday&offset=4096&limit=5"]), Value::Null),
         ("POST", text([volume, "/snapshots/monday/rollback?delete_newer=true"]), Value::Null),
+        ("GET", text([volume, "/snapshots/monday/stream?from=sunday"]), Value::Null),
+        (
+            "POST",
+            text([
+                volume,
+                "/receive?layout=raid50&columns=6&groups=2&interleave_bytes=65536&reserve_percent=20",
+            ]),
+            Value::Null,
+        ),
     ]
 }
 
@@ -184,7 +193,7 @@ fn ask_all(examples: &[(&str, &str, Value)]) -> (Vec<Request>, Value) {
                 Either::Right((asked_for, asking)) => (asked_for, asking.await.expect("an answer")),
             };
             assert_eq!(response.status(), StatusCode::OK, "{method} {path}");
-            asked.push(asked_for);
+            asked.push(*asked_for);
         }
         let request =
             http::Request::get("/api/v1/openapi.json").header("host", "localhost").body(Body::empty());

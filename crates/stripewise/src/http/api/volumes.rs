@@ -100,7 +100,7 @@ impl NewVolume {
 }
 
 /// Parses a layout.
-fn layout(
+pub(super) fn layout(
     name: &str,
     columns: Option<u32>,
     groups: Option<u32>,
