@@ -2,10 +2,10 @@
 # What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
 # (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
 #
-# usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb
+# usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb|guest
 set -eu
 
-purpose=${1:?usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb}
+purpose=${1:?usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb|guest}
 packages=
 reasons=
 # Whether this can go on without the packages: only what cannot be tested is passed over then, and says so.
@@ -91,6 +91,13 @@ if [ "$purpose" = fuzz ]; then
     command -v c++ >/dev/null 2>&1 || missing g++ "the fuzzing library is C++"
 fi
 installed() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1; }
+if [ "$purpose" = guest ]; then
+    installed qemu-system-x86_64 || missing qemu-system-x86 "the virtual machine"
+    installed cpio || missing cpio "what packs the guest's first file system"
+    installed mke2fs || missing e2fsprogs "file systems in the guest"
+    installed blkdiscard || missing util-linux "discards in the guest"
+    installed fio || missing fio "what writes and verifies in the guest"
+fi
 # Clients that the tests of servers talk to. On their own, at the end: nothing else depends on them.
 if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; then
     can_do_without=yes
