@@ -69,6 +69,7 @@ pub(crate) fn add_volume(manifest: &mut Manifest, id: u128, level: Level, width:
         conversion: None,
         received: None,
         receiving: None,
+        schedule: None,
     });
     assert_eq!(manifest.check(), Ok(()));
 }
@@ -88,6 +89,7 @@ pub(crate) fn add_sliced_volume(manifest: &mut Manifest, id: u128, slices: u32, 
         conversion: None,
         received: None,
         receiving: None,
+        schedule: None,
     });
     for number in 0..slices {
         let part = part(manifest, id + 1000 + u128::from(number), Level::Raid5, 3, rows);

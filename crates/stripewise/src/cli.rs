@@ -230,6 +230,8 @@ pub(crate) enum VolumeCommand {
     Convert(volume::convert::Options),
     /// Pin a volume to fast or slow drives, or tier it automatically
     Pin(volume::pin::Options),
+    /// Change settings of a volume: automatic snapshots of a log volume
+    Set(volume::set::Options),
     /// Copy data from a volume to standard output
     Read(volume::read::Options),
     /// Copy data from standard input into a volume
@@ -247,6 +249,7 @@ impl VolumeCommand {
             Self::Resize(options) => options.request().into(),
             Self::Convert(options) => options.request()?.into(),
             Self::Pin(options) => options.request().into(),
+            Self::Set(options) => options.request().into(),
             Self::Read(options) => options.request().into(),
             Self::Write(options) => options.request().into(),
             Self::Delete(options) => options.request().into(),

@@ -40,6 +40,7 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::ResizeVolume(asked) => Box::pin(volumes::resize::run(asked, app)).await,
         Request::ConvertVolume(asked) => Box::pin(volumes::convert::run(asked, app)).await,
         Request::PinVolume(asked) => Box::pin(volumes::pin::run(asked, app)).await,
+        Request::SetVolume(asked) => Box::pin(volumes::set::run(asked, app)).await,
         Request::ReadVolume(asked) => Box::pin(volume::read::run(asked, app)).await,
         Request::WriteVolume(asked) => Box::pin(volume::write::run(asked, app)).await,
         Request::DeleteVolume(asked) => Box::pin(volumes::delete::run(asked, app)).await,

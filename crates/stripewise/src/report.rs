@@ -3,7 +3,7 @@
 use stripewise_control::file_system::FileSystem;
 use stripewise_control::report::{
     ActivityReport, DriveReport, DriveState, LogReport, MountReport, MountedState, PoolReport, PoolState,
-    ShareState, VolumeReport, VolumeState, counted,
+    ScheduleReport, ShareState, VolumeReport, VolumeState, counted,
 };
 use stripewise_control::request::Setting;
 use stripewise_control::size::{ByteSize, duration_text};
@@ -288,6 +288,18 @@ pub(crate) fn log_in_words(log: &LogReport) -> String {
     )
 }
 
+/// The numbers of automatic snapshots that are kept.
+pub(crate) fn schedule_in_words(schedule: &ScheduleReport) -> String {
+    let ScheduleReport { hourly, daily, weekly } = *schedule;
+    let kinds = [(hourly, "hourly"), (daily, "daily"), (weekly, "weekly")];
+    let kept: Vec<String> = kinds
+        .into_iter()
+        .filter(|(kept, _)| *kept > 0)
+        .map(|(kept, kind)| format!("{kept} {kind}"))
+        .collect();
+    format!("keeps {} snapshots", kept.join(", "))
+}
+
 impl Shown for VolumeReport {
     fn print(&self, page: &mut Page) {
         page.field("volume", format!("{}/{}", self.pool, self.name), Style::Strong);
@@ -344,6 +356,9 @@ impl Shown for VolumeReport {
         if let Some(log) = &self.log {
             page.field("log", log_in_words(log), Style::Plain);
             page.field("segments", format!("{} of data", ByteSize(log.segment_bytes)), Style::Plain);
+        }
+        if let Some(schedule) = &self.snapshot_schedule {
+            page.field("schedule", schedule_in_words(schedule), Style::Plain);
         }
         let journal = match self.write_back {
             _ if self.log.is_some() => "none: writes are acknowledged from memory, flushes are staged",

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use stripewise_pool::{
-    Activity, DriveStatus, Event, HostUse, LogStatus, Notice, PoolStatus, SlotStatus, SnapshotInfo, TierInfo,
-    VolumeInfo,
+    Activity, DriveStatus, Event, HostUse, LogStatus, Notice, PoolStatus, SlotStatus, SnapshotInfo,
+    SnapshotSchedule, TierInfo, VolumeInfo,
 };
 use stripewise_runtime::Holder;
 use utoipa::ToSchema;
@@ -292,6 +292,9 @@ pub struct VolumeReport {
     /// Old layout and progress of a running conversion; the other fields describe the new layout.
     #[serde(default)]
     pub conversion: Option<ConversionReport>,
+    /// Numbers of automatic snapshots that are kept; `null`: none are taken.
+    #[serde(default)]
+    pub snapshot_schedule: Option<ScheduleReport>,
     /// Stream that the volume has received in part; it is not served. `null` for a whole volume.
     #[serde(default)]
     pub receiving: Option<ReceivingReport>,
@@ -332,6 +335,24 @@ impl SnapshotReport {
             capacity_bytes,
             created_unix_ms,
         }
+    }
+}
+
+/// Numbers of automatic snapshots that are kept, 0: none are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScheduleReport {
+    /// Number for the last hours.
+    pub hourly: u32,
+    /// Number for the last days.
+    pub daily: u32,
+    /// Number for the last weeks.
+    pub weekly: u32,
+}
+
+impl From<SnapshotSchedule> for ScheduleReport {
+    fn from(schedule: SnapshotSchedule) -> Self {
+        let SnapshotSchedule { hourly, daily, weekly } = schedule;
+        Self { hourly, daily, weekly }
     }
 }
 
@@ -617,6 +638,7 @@ impl VolumeReport {
                 is_cancelled: conversion.is_cancelled,
                 waits: conversion.waits.as_ref().map(|wait| wait.why.clone()),
             }),
+            snapshot_schedule: volume.schedule.map(ScheduleReport::from),
             receiving: volume.receiving.clone().map(|receiving| ReceivingReport {
                 snapshot: receiving.snapshot,
                 base: receiving.base,

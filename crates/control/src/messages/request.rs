@@ -17,9 +17,11 @@ use crate::notation::size::WantedSize;
 
 mod settings;
 mod shown;
+mod volume_settings;
 
 pub(crate) use settings::MONTHLY_S;
 pub use settings::Setting;
+pub use volume_settings::VolumeSetting;
 
 /// A mount by the system's `mount`. If it is there already, the request succeeds; `umount` ends it
 /// and has it forgotten.
@@ -341,6 +343,13 @@ requests! {
         /// To wait until its rows are there.
         wait: bool,
     }
+    /// To change settings of a volume.
+    SetVolume as "volume set" {
+        /// The volume.
+        volume: VolumeName,
+        /// The settings.
+        settings: Vec<VolumeSetting>,
+    }
     /// Bytes of a volume.
     ReadVolume as "volume read" {
         /// The volume, or a snapshot of one.
@@ -495,6 +504,8 @@ impl Request {
             | Self::DeleteVolume(_)
             | Self::DeleteSnapshots(_)
             | Self::RollBack(_)
+            // A shorter schedule keeps fewer snapshots.
+            | Self::SetVolume(_)
             // The folder is one of the whole system.
             | Self::Mount(_)
             | Self::Unmount(_) => Role::Admin,
@@ -557,6 +568,7 @@ impl Request {
             | Self::ResizeVolume(ResizeVolume { volume, .. })
             | Self::ConvertVolume(ConvertVolume { volume, .. })
             | Self::PinVolume(PinVolume { volume, .. })
+            | Self::SetVolume(SetVolume { volume, .. })
             | Self::DeleteVolume(DeleteVolume { volume, .. }) => vec![volume.pool.clone()],
             Self::CreateSnapshots(CreateSnapshots { snapshots })
             | Self::DeleteSnapshots(DeleteSnapshots { snapshots }) => {

@@ -354,6 +354,11 @@ pub enum VolumeChange {
     },
     /// The volume was pinned to a tier, or unpinned.
     Pinned(Pin),
+    /// Settings were changed.
+    Set {
+        /// A daemon has the pool open, and takes automatic snapshots.
+        is_served: bool,
+    },
     /// The volume was deleted.
     Deleted,
 }

@@ -6,4 +6,5 @@ pub mod delete;
 pub mod list;
 pub mod pin;
 pub mod resize;
+pub mod set;
 pub mod show;

@@ -27,6 +27,7 @@ pub(crate) mod rebuild;
 pub(crate) mod row_queue;
 pub(crate) mod scrub;
 pub(crate) mod slice_activity;
+pub(crate) mod snapshots;
 pub(crate) mod tier;
 pub(crate) mod tier_plan;
 pub(crate) mod wait;
@@ -219,6 +220,10 @@ pub(crate) struct Jobs {
     scrubbing: Cell<bool>,
     /// The task that starts scheduled scrubs is running.
     pub(crate) scheduling: Cell<bool>,
+    /// The task that takes automatic snapshots is running.
+    pub(crate) snapshotting: Cell<bool>,
+    /// Volumes of which the last automatic snapshot could not be taken, and why.
+    pub(crate) snapshots_not_taken: RefCell<BTreeMap<String, String>>,
     pub(crate) changed: Event,
 }
 
@@ -312,6 +317,7 @@ impl Pool {
         self.0.note_fast_drives();
         self.0.kick_jobs();
         self.0.start_schedule();
+        self.0.start_snapshots();
     }
 
     /// Runs jobs of a kind, and all others that are due, until none of that kind is left.

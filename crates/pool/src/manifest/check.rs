@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::manifest::care::MAX_TAKEOVERS;
 use crate::manifest::format::{MAX_DRIVE_RECORDS, MAX_FORMER, MAX_ROWS, MAX_VOLUMES, Manifest, check_name};
+use crate::manifest::snapshot_schedule::MOST_KEPT;
 use crate::manifest::volume_record::{LogRecord, PartRecord, RESERVE_PERCENT, VolumeRecord};
 use crate::space::addresses::{MAX_DRIVE_BYTES, is_slab_size};
 use crate::superblock::block_bytes::MAX_LOST_BYTES;
@@ -268,15 +269,19 @@ fn check_log_room(
     }
 }
 
-/// Checks that only logs receive streams.
+/// Checks that only logs receive streams and have a schedule.
 fn check_received(volume: &VolumeRecord) -> Result<(), String> {
     if let Some(receiving) = &volume.receiving {
         check_name(&receiving.snapshot)?;
         receiving.base.as_deref().map_or(Ok(()), check_name)?;
     }
     let receives = volume.received.is_some() || volume.receiving.is_some();
-    match receives && !volume.is_log() {
-        true => Err(format!("volume {} has received a stream and is no log", volume.name)),
+    if (receives || volume.schedule.is_some()) && !volume.is_log() {
+        return Err(format!("volume {} has snapshots and is no log", volume.name));
+    }
+    let numbers = volume.schedule.map_or([0; 3], |of| [of.hourly, of.daily, of.weekly]);
+    match numbers.into_iter().any(|kept| kept > MOST_KEPT) {
+        true => Err(format!("volume {} keeps more snapshots than it can", volume.name)),
         false => Ok(()),
     }
 }

@@ -14,5 +14,6 @@ pub(crate) mod part_groups;
 pub(crate) mod received;
 pub(crate) mod slice_record;
 pub(crate) mod snapshot_path;
+pub(crate) mod snapshot_schedule;
 pub(crate) mod taken_back;
 pub(crate) mod volume_record;

@@ -14,6 +14,7 @@ use crate::BLOCK_BYTES;
 use crate::manifest::ids::{Id, VolumeId};
 use crate::manifest::received::{ReceivedRecord, ReceivingRecord};
 use crate::manifest::slice_record::SliceRecord;
+use crate::manifest::snapshot_schedule::SnapshotSchedule;
 use stripewise_array::rows::{RowTable, Run, SlotState};
 use stripewise_array::{Block, BlockSet};
 use stripewise_log::LogSizes;
@@ -355,6 +356,9 @@ pub(crate) struct VolumeRecord {
     /// The stream that it has received in part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiving: Option<ReceivingRecord>,
+    /// Automatic snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<SnapshotSchedule>,
 }
 
 impl VolumeRecord {

@@ -334,6 +334,7 @@ pub(crate) mod tests {
             conversion: None,
             received: None,
             receiving: None,
+            schedule: None,
         });
         assert_eq!(manifest.check(), Ok(()));
         (manifest, books)

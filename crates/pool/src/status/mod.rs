@@ -24,6 +24,7 @@ use crate::manifest::care::LastScrub;
 use crate::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{DriveId, PoolId, VolumeId};
+use crate::manifest::snapshot_schedule::SnapshotSchedule;
 use crate::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
 use crate::open_drives::OpenDrives;
 use crate::space::addresses;
@@ -328,6 +329,8 @@ pub struct VolumeInfo {
     pub conversion: Option<ConversionStatus>,
     /// The stream that it has received in part.
     pub receiving: Option<ReceivingStatus>,
+    /// Its automatic snapshots.
+    pub schedule: Option<SnapshotSchedule>,
     /// Why it cannot be read, where it cannot.
     pub failure: Option<String>,
     /// Drives that would help, by path and identity.

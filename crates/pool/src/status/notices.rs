@@ -86,6 +86,7 @@ impl Inner {
     /// All notices.
     pub(crate) fn all_notices(&self) -> Vec<Notice> {
         let mut notices: Vec<Notice> = self.news.notices().into_iter().map(Notice::News).collect();
+        notices.extend(self.jobs.snapshots_not_taken.borrow().values().cloned().map(Notice::News));
         let manifest = self.manifest.borrow();
         let wanted_slabs: u64 = thin_parts(&manifest)
             .map(|part| (part.rows.rows() - part.rows.allocated_rows()) * part.rows.width() as u64)

@@ -167,6 +167,7 @@ impl Inner {
             copies: ids(&tally.copies),
             lacking_copies: ids(&tally.lacking_copies),
             conversion: conversion_status(volume, &self.jobs.converting),
+            schedule: volume.schedule,
             receiving: volume.receiving.as_ref().map(|receiving| ReceivingStatus {
                 snapshot: receiving.snapshot.clone(),
                 base: receiving.base.clone(),

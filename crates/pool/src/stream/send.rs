@@ -25,6 +25,8 @@ const IN_FLIGHT: usize = 8;
 struct Numbered {
     name: String,
     number: u32,
+    /// Keeps a schedule from deleting it.
+    _open: LogArray,
 }
 
 /// A stream that is sent, part by part.
@@ -72,7 +74,8 @@ impl Pool {
         }
         let numbered = |path: &SnapshotPath| -> Result<Numbered, PoolError> {
             let number = number_of(&log, &path.snapshot).map_err(array_error)?;
-            Ok(Numbered { name: path.snapshot.clone(), number })
+            let open = log.snapshot(&path.snapshot).map_err(array_error)?;
+            Ok(Numbered { name: path.snapshot.clone(), number, _open: open })
         };
         let (newer, older) = (numbered(path)?, older.as_ref().map(numbered).transpose()?);
         let id = |of: &Numbered| snapshot_id(self.id(), log.part(), of.number);

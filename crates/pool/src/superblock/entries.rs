@@ -47,6 +47,8 @@ pub(crate) const FEATURE_SLICES: u64 = 4096;
 pub(crate) const FEATURE_SNAPSHOTS: u64 = 8192;
 /// Another: a volume has received a stream, or a part of one.
 pub(crate) const FEATURE_RECEIVED: u64 = 16_384;
+/// Another: a volume has automatic snapshots.
+pub(crate) const FEATURE_SCHEDULE: u64 = 32_768;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
 /// Offset of the session in the header.
@@ -67,7 +69,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_LOG
     | FEATURE_SLICES
     | FEATURE_SNAPSHOTS
-    | FEATURE_RECEIVED;
+    | FEATURE_RECEIVED
+    | FEATURE_SCHEDULE;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

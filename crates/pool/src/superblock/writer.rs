@@ -28,8 +28,8 @@ use crate::superblock::changes::changes;
 use crate::superblock::entries::{
     Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_DESTROYED, FEATURE_HOST, FEATURE_LATENCY,
     FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_RECEIVED, FEATURE_ROTATION,
-    FEATURE_SLICES, FEATURE_SNAPSHOTS, FEATURE_TURNED_BACK, Header, NO_SESSION, entry_bytes,
-    entry_room_bytes,
+    FEATURE_SCHEDULE, FEATURE_SLICES, FEATURE_SNAPSHOTS, FEATURE_TURNED_BACK, Header, NO_SESSION,
+    entry_bytes, entry_room_bytes,
 };
 use crate::superblock::room::RoomLedger;
 use crate::superblock::sessions::{Seen, read_session};
@@ -434,7 +434,9 @@ pub(crate) fn features(manifest: &Manifest) -> u64 {
     let snapshots = if manifest.parts().any(has_snapshots) { FEATURE_SNAPSHOTS } else { 0 };
     let has_received = |volume: &VolumeRecord| volume.received.is_some() || volume.receiving.is_some();
     let received = if manifest.volumes.iter().any(has_received) { FEATURE_RECEIVED } else { 0 };
-    let of_volumes = turned_back | rotation | lost | log | slices | snapshots | received;
+    let has_schedule = manifest.volumes.iter().any(|volume| volume.schedule.is_some());
+    let schedule = if has_schedule { FEATURE_SCHEDULE } else { 0 };
+    let of_volumes = turned_back | rotation | lost | log | slices | snapshots | received | schedule;
     host | care | moves | latency | old_branches | destroyed | of_volumes
 }
 

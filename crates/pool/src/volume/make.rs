@@ -237,6 +237,7 @@ impl Inner {
             conversion: None,
             received: None,
             receiving: None,
+            schedule: None,
         };
         Ok((record, LaidOutParts { size_bytes: laid_out.size_bytes, parts: vec![laid_out] }))
     }
@@ -327,6 +328,7 @@ impl Inner {
             conversion: None,
             received: None,
             receiving: None,
+            schedule: None,
         };
         Ok((record, laid_out))
     }

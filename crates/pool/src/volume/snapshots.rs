@@ -37,6 +37,15 @@ impl Pool {
     /// Takes snapshots of one instant: what was acknowledged before is in them. They are durable
     /// when this returns. After an error none of them is kept.
     pub async fn create_snapshots(&self, paths: &[SnapshotPath]) -> Result<(), PoolError> {
+        self.take_snapshots(paths).await?;
+        for path in paths {
+            self.0.news.event(EventKind::Volume, &format!("snapshot {path} was taken"));
+        }
+        Ok(())
+    }
+
+    /// As [`Self::create_snapshots`], without an event.
+    pub(crate) async fn take_snapshots(&self, paths: &[SnapshotPath]) -> Result<(), PoolError> {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         let mut new = Vec::new();
@@ -63,16 +72,22 @@ impl Pool {
             error => array_error(error).into(),
         })?;
         inner.session.before_acknowledgement().await?;
-        for path in paths {
-            inner.news.event(EventKind::Volume, &format!("snapshot {path} was taken"));
-        }
         Ok(())
     }
 
     /// Deletes snapshots: of each volume all that are named, or none.
     pub async fn delete_snapshots(&self, paths: &[SnapshotPath]) -> Result<(), PoolError> {
+        let _alone = self.0.administer().await?;
+        self.drop_snapshots(paths).await?;
+        for path in paths {
+            self.0.news.event(EventKind::Volume, &format!("snapshot {path} was deleted"));
+        }
+        Ok(())
+    }
+
+    /// As [`Self::delete_snapshots`], without an event. The caller has the turn to change volumes.
+    pub(crate) async fn drop_snapshots(&self, paths: &[SnapshotPath]) -> Result<(), PoolError> {
         let inner = &self.0;
-        let _alone = inner.administer().await?;
         let mut of_logs: Vec<(LogArray, Vec<String>)> = Vec::new();
         for path in paths {
             let log = self.log_with_snapshots(&path.volume)?;
@@ -87,10 +102,12 @@ impl Pool {
             log.log().delete_snapshots(names).await.map_err(array_error)?;
         }
         inner.session.before_acknowledgement().await?;
-        for path in paths {
-            inner.news.event(EventKind::Volume, &format!("snapshot {path} was deleted"));
-        }
         Ok(())
+    }
+
+    /// True while something has a snapshot open: a client, a stream that is sent.
+    pub(crate) fn is_open(&self, path: &SnapshotPath) -> bool {
+        self.0.log_of_volume(&path.volume).is_some_and(|log| log.has_open(&path.snapshot))
     }
 
     /// Makes the contents of a snapshot those of its volume: what was written since is lost.

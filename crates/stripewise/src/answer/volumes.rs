@@ -6,6 +6,7 @@ use stripewise_control::size::ByteSize;
 use stripewise_pool::Pin;
 
 use crate::printer::Page;
+use crate::report::schedule_in_words;
 
 /// Prints the result.
 pub(super) fn words(changed: &VolumeChanged, page: &mut Page) {
@@ -33,6 +34,7 @@ pub(super) fn words(changed: &VolumeChanged, page: &mut Page) {
         }
         VolumeChange::Converted { is_served } => converted(changed, volume, is_served, page),
         VolumeChange::Pinned(pin) => pinned(changed, volume, pin, page),
+        VolumeChange::Set { is_served } => set(changed, volume, is_served, page),
         VolumeChange::Deleted => unreachable!("returned above"),
     }
 }
@@ -60,6 +62,17 @@ fn converted(changed: &VolumeChanged, volume: &VolumeReport, is_served: bool, pa
             page.line(format!("{how}; `stripewise volume convert {name} --cancel` cancels it"));
         }
         None => page.line(format!("volume {name} is now {} over {drives} drives", volume.layout)),
+    }
+}
+
+fn set(changed: &VolumeChanged, volume: &VolumeReport, is_served: bool, page: &mut Page) {
+    let name = &changed.name;
+    match &volume.snapshot_schedule {
+        Some(schedule) => page.line(format!("volume {name} {}", schedule_in_words(schedule))),
+        None => page.line(format!("volume {name}: no automatic snapshots")),
+    }
+    if volume.snapshot_schedule.is_some() && !is_served {
+        page.line("no daemon serves the pool: they are taken while one does (`stripewise serve`)");
     }
 }
 

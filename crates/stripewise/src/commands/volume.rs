@@ -7,5 +7,6 @@ pub(crate) mod list;
 pub(crate) mod pin;
 pub(crate) mod read;
 pub(crate) mod resize;
+pub(crate) mod set;
 pub(crate) mod show;
 pub(crate) mod write;

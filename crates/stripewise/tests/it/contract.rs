@@ -188,6 +188,7 @@ fn volumes_have_their_keys() {
         "rows",
         "slice_extent_bytes",
         "slices",
+        "snapshot_schedule",
         "state",
         "thin",
         "tiers",

@@ -49,6 +49,7 @@ mod serve;
 mod shares;
 mod silent_paths;
 mod slices;
+mod snapshot_schedules;
 mod snapshot_streams;
 mod snapshots;
 mod stacked_pools;

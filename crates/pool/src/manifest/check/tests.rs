@@ -4,6 +4,7 @@ use super::*;
 use crate::MIB;
 use crate::manifest::drive_record::{ExclusionKind, Standing};
 use crate::manifest::ids::Id;
+use crate::manifest::snapshot_schedule::SnapshotSchedule;
 use crate::manifest::volume_record::{Conversion, MetaPlaceRecord, PlaceState};
 use crate::testing::{add_volume, pool, sample};
 use stripewise_array::rows::{RowTable, Run, SlotPlace};
@@ -39,6 +40,9 @@ fn inconsistent_manifests_are_refused() {
         }),
         ("a name twice", |m| m.volumes[1].name = m.volumes[0].name.clone()),
         ("an array twice", |m| m.volumes[1].parts[0].id = m.volumes[0].parts[0].id),
+        ("a schedule of a volume in place", |m| {
+            m.volumes[0].schedule = Some(SnapshotSchedule { hourly: 1, ..Default::default() });
+        }),
         ("no part", |m| m.volumes[0].parts.clear()),
         ("a part too few", |m| m.volumes[0].conversion = Some(Conversion::begun())),
         ("a part too many", |m| m.volumes[1].conversion = None),
@@ -142,4 +146,20 @@ fn sample_has_two_volumes_with_distinct_rows() {
     assert_eq!(manifest.check(), Ok(()));
     assert_eq!(manifest.volumes.iter().map(|volume| volume.id).collect::<Vec<_>>(), [Id(55), Id(56)]);
     assert!(manifest.volumes[0].parts[0].rows.runs().count() > 1);
+}
+
+#[test]
+fn impossible_schedules_are_refused() {
+    let mut volume = sample().volumes[0].clone();
+    volume.parts[0].log = Some(LogRecord {
+        reserve_percent: 15,
+        segment_bytes: 1 << 20,
+        slot_bytes: 1 << 16,
+        filled_since: 0,
+        snapshots: true,
+    });
+    for (weekly, is_possible) in [(MOST_KEPT, true), (MOST_KEPT + 1, false)] {
+        volume.schedule = Some(SnapshotSchedule { weekly, ..Default::default() });
+        assert_eq!(check_received(&volume).is_ok(), is_possible);
+    }
 }

@@ -18,7 +18,7 @@ pub(crate) mod open;
 pub(crate) mod roots;
 pub(crate) mod status;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,12 +42,15 @@ struct Opened {
     log: Log,
     closed_in_order: Arc<AtomicBool>,
     is_abandoned: Cell<bool>,
+    /// Snapshots of it that were opened.
+    snapshots: RefCell<Vec<Weak<Opened>>>,
 }
 
 impl LogArray {
     pub(crate) fn new(pool: &Inner, part: Id, log: Log) -> Self {
         let (closed_in_order, is_abandoned) = (Arc::default(), Cell::new(false));
-        Self(Rc::new(Opened { pool: pool.me.clone(), part, log, closed_in_order, is_abandoned }))
+        let (pool, snapshots) = (pool.me.clone(), RefCell::default());
+        Self(Rc::new(Opened { pool, part, log, closed_in_order, is_abandoned, snapshots }))
     }
 
     /// Identity of the part.
@@ -69,8 +72,21 @@ impl LogArray {
     pub(crate) fn snapshot(&self, name: &str) -> Result<Self, LogError> {
         let Opened { pool, part, log, .. } = &*self.0;
         let (closed_in_order, is_abandoned) = (Arc::default(), Cell::new(false));
-        let (pool, part, log) = (pool.clone(), *part, log.snapshot(name)?);
-        Ok(Self(Rc::new(Opened { pool, part, log, closed_in_order, is_abandoned })))
+        let (pool, part, log, snapshots) = (pool.clone(), *part, log.snapshot(name)?, RefCell::default());
+        let new = Rc::new(Opened { pool, part, log, closed_in_order, is_abandoned, snapshots });
+        let mut open = self.0.snapshots.borrow_mut();
+        open.retain(|other| other.strong_count() > 0);
+        open.push(Rc::downgrade(&new));
+        Ok(Self(new))
+    }
+
+    /// True while one of its snapshots is open.
+    pub(crate) fn has_open(&self, name: &str) -> bool {
+        let Ok(number) = self.0.log.snapshot(name).map(|snapshot| snapshot.snapshot_number()) else {
+            return false;
+        };
+        let open = self.0.snapshots.borrow();
+        open.iter().filter_map(Weak::upgrade).any(|other| other.log.snapshot_number() == number)
     }
 
     /// A drive is out, and the record says so. If the part cannot do without it, nothing is

@@ -417,7 +417,7 @@ fn newer_formats_are_refused_by_version() {
                 (|error: &PoolError| matches!(error, PoolError::NewerFormat { version: 3, known: 2, .. }))
                     as fn(&PoolError) -> bool,
             ),
-            (16, 0x8000, |error| matches!(error, PoolError::UnknownFeatures { flags: 0x8000, .. })),
+            (16, 1 << 31, |error| matches!(error, PoolError::UnknownFeatures { flags: 0x8000_0000, .. })),
         ] {
             let image = images[1].duplicate("newer");
             let mut header = [0; 512];

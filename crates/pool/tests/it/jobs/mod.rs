@@ -9,5 +9,6 @@ mod many_lost_blocks;
 mod rebalance;
 mod rebuild;
 mod rebuild_speed;
+mod schedules;
 mod slice_conversion;
 mod tiers;

@@ -136,6 +136,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("PATCH", text([volume, "?wait=true"]), json!({"pin": "slow"})),
         ("PATCH", text([volume, "?wait=true"]), json!({"convert": layout})),
         ("PATCH", text([volume, "?wait=true"]), json!({"cancel_conversion": true})),
+        ("PATCH", volume, json!({"snapshot_schedule": {"hourly": 24, "daily": 7, "weekly": 0}})),
         ("DELETE", text([volume, "?yes=true"]), Value::Null),
         ("GET", text([volume, "/bytes?offset=1&length=2"]), Value::Null),
         ("PUT", text([volume, "/bytes?offset=1"]), Value::Null),

@@ -157,6 +157,38 @@ pub(super) enum VolumeChange {
     Convert(NewLayout),
     /// `true`: cancel the running conversion, and return to the previous layout.
     CancelConversion(bool),
+    /// Automatic snapshots of a log volume.
+    SnapshotSchedule(NewSchedule),
+}
+
+/// Numbers of automatic snapshots to keep, 1 to 1000; 0: none are taken. Those left out stay.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSchedule {
+    /// Number for the last hours.
+    hourly: Option<u32>,
+    /// Number for the last days.
+    daily: Option<u32>,
+    /// Number for the last weeks.
+    weekly: Option<u32>,
+}
+
+impl NewSchedule {
+    fn request(self, volume: VolumeName) -> Result<SetVolume, Wrong> {
+        let kept = |kept: u32| (kept > 0).then_some(kept);
+        let settings: Vec<VolumeSetting> = [
+            self.hourly.map(kept).map(VolumeSetting::HourlySnapshots),
+            self.daily.map(kept).map(VolumeSetting::DailySnapshots),
+            self.weekly.map(kept).map(VolumeSetting::WeeklySnapshots),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        match settings.is_empty() {
+            true => Err(Wrong::new("`snapshot_schedule` names no number")),
+            false => Ok(SetVolume { volume, settings }),
+        }
+    }
 }
 
 /// A new layout for an existing volume.
@@ -209,6 +241,7 @@ pub(super) async fn change_volume(
         VolumeChange::CancelConversion(true) => {
             Ok(ConvertVolume { volume, layout: None, slices: None, yes: false, wait }.into())
         }
+        VolumeChange::SnapshotSchedule(new) => new.request(volume).map(Request::from),
         VolumeChange::CancelConversion(false) => Err(Wrong::new("no change is requested")),
     };
     match request {
