@@ -562,6 +562,16 @@ pub enum PoolError {
         /// The oldest one.
         first: SnapshotPath,
     },
+    /// Clones rest on the volume or snapshot.
+    #[error("{what} of pool {pool} has clones: {}", clones.join(", "))]
+    HasClones {
+        /// The pool.
+        pool: String,
+        /// The volume or snapshot.
+        what: String,
+        /// Names of the clones.
+        clones: Vec<String>,
+    },
     /// A stream cannot be sent or received.
     #[error(transparent)]
     Stream(#[from] StreamError),

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::manifest::clone_record::CloneRecord;
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{Id, VolumeId};
 use crate::manifest::volume_record::{PartRecord, VolumeRecord};
@@ -160,6 +161,17 @@ impl OpenVolumes {
             _ => return None,
         };
         self.ios.borrow_mut().insert(record.id, io.clone());
+        Some(io)
+    }
+
+    /// The I/O path of a clone in a volume's log, if that is open.
+    pub(crate) fn clone_io(&self, record: &VolumeRecord, clone: &CloneRecord) -> Option<Rc<VolumeIo>> {
+        if let Some(io) = self.ios.borrow().get(&clone.id) {
+            return Some(io.clone());
+        }
+        let log = record.parts.iter().find_map(|part| self.log(part.id))?;
+        let io = VolumeIo::plain(VolumeArray::Log(log.clone_in(clone.head).ok()?));
+        self.ios.borrow_mut().insert(clone.id, io.clone());
         Some(io)
     }
 

@@ -69,6 +69,7 @@ pub(crate) fn add_volume(manifest: &mut Manifest, id: u128, level: Level, width:
         conversion: None,
         received: None,
         receiving: None,
+        clones: Vec::new(),
         schedule: None,
     });
     assert_eq!(manifest.check(), Ok(()));
@@ -89,6 +90,7 @@ pub(crate) fn add_sliced_volume(manifest: &mut Manifest, id: u128, slices: u32, 
         conversion: None,
         received: None,
         receiving: None,
+        clones: Vec::new(),
         schedule: None,
     });
     for number in 0..slices {

@@ -270,6 +270,8 @@ pub(crate) enum SnapshotCommand {
     Rollback(snapshot::rollback::Options),
     /// Delete snapshots and free the space that only they hold
     Delete(snapshot::delete::Options),
+    /// Create a volume that begins as a snapshot and shares its blocks
+    Clone(snapshot::clone::Options),
     /// Write a snapshot to standard output as a stream, whole or what changed since an older one
     Send(snapshot::send::Options),
     /// Read a stream of `snapshot send` from standard input into a volume
@@ -284,6 +286,7 @@ impl SnapshotCommand {
             Self::Diff(options) => options.request().into(),
             Self::Rollback(options) => options.request().into(),
             Self::Delete(options) => options.request().into(),
+            Self::Clone(options) => options.request().into(),
             Self::Send(options) => options.request().into(),
             Self::Receive(options) => options.request()?.into(),
         })

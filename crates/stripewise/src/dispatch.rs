@@ -49,6 +49,7 @@ pub(crate) async fn run(request: &Request, app: &App) -> Result<Response> {
         Request::CompareSnapshots(asked) => Box::pin(snapshots::diff::run(asked, app)).await,
         Request::RollBack(asked) => Box::pin(snapshots::rollback::run(asked, app)).await,
         Request::DeleteSnapshots(asked) => Box::pin(snapshots::delete::run(asked, app)).await,
+        Request::CloneSnapshot(asked) => Box::pin(snapshots::clone::run(asked, app)).await,
         Request::SendSnapshot(asked) => Box::pin(snapshot::send::run(asked, app)).await,
         Request::ReceiveSnapshot(asked) => Box::pin(snapshot::receive::run(asked, app)).await,
         Request::ListDrives(asked) => Box::pin(drives::list::run(asked, app)).await,

@@ -90,7 +90,8 @@ impl Shown for PoolReport {
         if self.provisioned_bytes > self.capacity_bytes && self.volumes.iter().any(may_grow) {
             page.field("overcommit", overcommit_in_words(self), Style::Warning);
         }
-        for volume in &self.volumes {
+        // A clone has the log of another volume.
+        for volume in self.volumes.iter().filter(|volume| volume.clone_of.is_none()) {
             if let Some(log) = &volume.log {
                 page.field("log", format!("{}: {}", volume.name, log_in_words(log)), Style::Plain);
             }
@@ -356,6 +357,9 @@ impl Shown for VolumeReport {
         if let Some(log) = &self.log {
             page.field("log", log_in_words(log), Style::Plain);
             page.field("segments", format!("{} of data", ByteSize(log.segment_bytes)), Style::Plain);
+        }
+        if let Some(of) = &self.clone_of {
+            page.field("clone of", format!("{}/{of}", self.pool), Style::Plain);
         }
         if let Some(schedule) = &self.snapshot_schedule {
             page.field("schedule", schedule_in_words(schedule), Style::Plain);

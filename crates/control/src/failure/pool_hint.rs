@@ -180,6 +180,10 @@ pub(crate) fn pool_hint(error: &PoolError) -> Option<String> {
                  {pool}/{first} …",
             first.volume
         ),
+        PoolError::HasClones { pool, clones, .. } => format!(
+            "delete the clones first, or copy their data elsewhere: stripewise volume delete {pool}/{}",
+            clones[0]
+        ),
         PoolError::Stream(error) => return stream_hint(error),
         PoolError::SeekBoundSlices { .. } => "give it one slice: --slices 1".to_owned(),
         PoolError::TooSmallForSlices { least_bytes, .. } => {
@@ -308,6 +312,10 @@ mod tests {
             (
                 PoolError::HasSnapshots { pool: pool(), snapshots: 2, first: path() },
                 "stripewise snapshot delete tank/v@monday",
+            ),
+            (
+                PoolError::HasClones { pool: pool(), what: "volume v".to_owned(), clones: names(&["w"]) },
+                "stripewise volume delete tank/w",
             ),
             (PoolError::SeekBoundSlices { volume: volume(), slices: 4 }, "--slices 1"),
             (

@@ -38,6 +38,7 @@ pub(super) fn stream_hint(error: &StreamError) -> Option<String> {
             format!("what was written since is given up by: stripewise snapshot rollback {pool}/{base}")
         }
         StreamError::TooSmall { .. } => "receive a whole stream into a new volume".to_owned(),
+        StreamError::IntoClone { .. } => "receive a whole stream into a new volume".to_owned(),
         StreamError::HasLayout => "leave out --layout and --reserve".to_owned(),
         _ => return None,
     })
@@ -102,6 +103,7 @@ mod tests {
                 StreamError::TooSmall { pool: pool(), volume: volume(), capacity_bytes: 1, needed_bytes: 2 },
                 "new volume",
             ),
+            (StreamError::IntoClone { pool: pool(), volume: volume() }, "new volume"),
             (StreamError::HasLayout, "--layout"),
         ];
         for (error, remedy) in cases {

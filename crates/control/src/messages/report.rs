@@ -292,6 +292,10 @@ pub struct VolumeReport {
     /// Old layout and progress of a running conversion; the other fields describe the new layout.
     #[serde(default)]
     pub conversion: Option<ConversionReport>,
+    /// Snapshot of which it is a clone, `VOL@NAME`; `null` for other volumes. Space, drives and log
+    /// are those of the volume in whose log it is.
+    #[serde(default)]
+    pub clone_of: Option<String>,
     /// Numbers of automatic snapshots that are kept; `null`: none are taken.
     #[serde(default)]
     pub snapshot_schedule: Option<ScheduleReport>,
@@ -638,6 +642,7 @@ impl VolumeReport {
                 is_cancelled: conversion.is_cancelled,
                 waits: conversion.waits.as_ref().map(|wait| wait.why.clone()),
             }),
+            clone_of: volume.clone_of.as_ref().map(ToString::to_string),
             snapshot_schedule: volume.schedule.map(ScheduleReport::from),
             receiving: volume.receiving.clone().map(|receiving| ReceivingReport {
                 snapshot: receiving.snapshot,

@@ -397,6 +397,13 @@ requests! {
         /// Delete the snapshots that were taken later.
         delete_newer: bool,
     }
+    /// To make a volume that begins as a snapshot.
+    CloneSnapshot as "snapshot clone" {
+        /// The snapshot.
+        snapshot: SnapshotName,
+        /// The new volume, of the same pool.
+        target: VolumeName,
+    }
     /// The ranges in which two snapshots of a volume differ.
     CompareSnapshots as "snapshot diff" {
         /// The older one.
@@ -523,6 +530,7 @@ impl Request {
             | Self::ChangeSettings(_)
             | Self::CreateVolume(_)
             | Self::CreateSnapshots(_)
+            | Self::CloneSnapshot(_)
             | Self::ResizeVolume(_)
             | Self::ConvertVolume(_)
             | Self::PinVolume(_)
@@ -574,7 +582,8 @@ impl Request {
             | Self::DeleteSnapshots(DeleteSnapshots { snapshots }) => {
                 snapshots.iter().map(|snapshot| snapshot.volume.pool.clone()).collect()
             }
-            Self::RollBack(RollBack { snapshot, .. }) => vec![snapshot.volume.pool.clone()],
+            Self::RollBack(RollBack { snapshot, .. })
+            | Self::CloneSnapshot(CloneSnapshot { snapshot, .. }) => vec![snapshot.volume.pool.clone()],
             // No pool has such a name.
             _ => vec![format!(" {}", self.name())],
         };

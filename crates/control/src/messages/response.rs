@@ -354,6 +354,11 @@ pub enum VolumeChange {
     },
     /// The volume was pinned to a tier, or unpinned.
     Pinned(Pin),
+    /// The volume was created as a clone.
+    Cloned {
+        /// The snapshot.
+        of: String,
+    },
     /// Settings were changed.
     Set {
         /// A daemon has the pool open, and takes automatic snapshots.

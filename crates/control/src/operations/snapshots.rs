@@ -1,5 +1,6 @@
 //! Snapshots: taken, listed, compared, deleted; volumes rolled back to them.
 
+pub mod clone;
 pub mod create;
 pub mod delete;
 pub mod diff;

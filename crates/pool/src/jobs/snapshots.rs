@@ -3,7 +3,7 @@
 //!
 //! A snapshot is due if none of its kind has a time of this period in its name. So none is taken
 //! twice after a restart, and a period without a process that had the pool open has none. Only
-//! names of that form are ever deleted, and no snapshot that is open or being sent.
+//! names of that form are ever deleted, and no snapshot that is open, sent or has clones.
 //!
 //! Faults expected: logs without room for another snapshot, drives that fail, the pool is closed, a
 //! clock that jumps.
@@ -32,6 +32,10 @@ impl Pool {
         let inner = &self.0;
         let _alone = inner.administer().await?;
         self.log_with_snapshots(volume)?;
+        if inner.manifest.borrow().clone_named(volume).is_some() {
+            let text = format!("volume {volume} is a clone, of which no automatic snapshots are taken");
+            return Err(PoolError::BadSetting(text));
+        }
         let numbers = Period::ALL.map(|kind| schedule.kept(kind));
         if let Some(kept) = numbers.into_iter().find(|kept| *kept > MOST_KEPT as usize) {
             return Err(PoolError::BadSetting(format!(
@@ -74,12 +78,18 @@ impl Pool {
         for (volume, schedule, names) in inner.scheduled() {
             let path = |snapshot| SnapshotPath { volume: volume.clone(), snapshot };
             let old = expired(&schedule, &names).into_iter().map(path);
-            let old: Vec<SnapshotPath> = old.filter(|path| !self.is_open(path)).collect();
+            let old: Vec<SnapshotPath> = old.filter(|path| self.can_expire(path)).collect();
             if !old.is_empty() {
                 // Those that are left are deleted the next time.
                 let _ = self.drop_snapshots(&old).await;
             }
         }
+    }
+
+    /// True if nothing has a snapshot open and no clone rests on it.
+    fn can_expire(&self, path: &SnapshotPath) -> bool {
+        let has_clones = self.check_has_no_clones(std::slice::from_ref(path)).is_err();
+        !self.is_open(path) && !has_clones
     }
 }
 

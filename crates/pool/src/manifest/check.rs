@@ -32,7 +32,7 @@ impl Manifest {
         check_name(&self.name)?;
         self.check_history()?;
         if self.drives.len() > MAX_DRIVE_RECORDS
-            || self.volumes.len() > MAX_VOLUMES
+            || self.volume_names().len() > MAX_VOLUMES
             || self.former.len() > MAX_FORMER
             || self.care.takeovers.len() > MAX_TAKEOVERS
         {
@@ -127,6 +127,10 @@ impl Manifest {
             }
             check_attributes(volume)?;
             check_received(volume)?;
+            check_clones(volume)?;
+            if !volume.clones.iter().all(|clone| names.insert(&clone.name) && ids.insert(clone.id)) {
+                return Err(format!("a clone of volume {name} is there twice"));
+            }
             volume.check_slices()?;
             for part in &volume.parts {
                 self.check_room(volume, part).map_err(|why| format!("volume {name}: {why}"))?;
@@ -267,6 +271,21 @@ fn check_log_room(
         true => Ok(()),
         false => Err(format!("its {} bytes do not fit its log's {room_bytes}", volume.size_bytes)),
     }
+}
+
+/// Checks that only a log has clones, each under a number of its own.
+fn check_clones(volume: &VolumeRecord) -> Result<(), String> {
+    let heads: BTreeSet<u32> = volume.clones.iter().map(|clone| clone.head).collect();
+    let has_odd_heads = heads.len() < volume.clones.len() || heads.contains(&0);
+    if has_odd_heads || (!heads.is_empty() && !volume.is_log()) {
+        return Err(format!("volume {} has impossible clones", volume.name));
+    }
+    volume.clones.iter().try_for_each(|clone| {
+        check_name(&clone.name)?;
+        let path = clone.path().ok_or_else(|| format!("volume {} is a clone of nothing", clone.name))?;
+        check_name(&path.volume)?;
+        check_name(&path.snapshot)
+    })
 }
 
 /// Checks that only logs receive streams and have a schedule.

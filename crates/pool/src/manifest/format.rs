@@ -11,10 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::manifest::branches::{Branch, OldBranch};
 use crate::manifest::care::{Care, ScrubRecord};
+use crate::manifest::clone_record::CloneRecord;
 use crate::manifest::drive_record::{DriveRecord, Errors, Exclusion, Role, Standing, shortened};
 use crate::manifest::events::Events;
 use crate::manifest::host_use::HostUse;
 use crate::manifest::ids::{Id, VolumeId};
+use crate::manifest::snapshot_path::SnapshotPath;
 use crate::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::superblock::block_bytes::record_bytes;
 
@@ -225,6 +227,32 @@ impl Manifest {
 
     pub(crate) fn volume_by_id_mut(&mut self, id: VolumeId) -> Option<&mut VolumeRecord> {
         self.volumes.iter_mut().find(|volume| volume.id == id)
+    }
+
+    /// A clone, and the volume in whose log it is.
+    pub(crate) fn clone_named(&self, name: &str) -> Option<(&VolumeRecord, &CloneRecord)> {
+        self.clones().find(|(_, clone)| clone.name == name)
+    }
+
+    /// All clones.
+    pub(crate) fn clones(&self) -> impl Iterator<Item = (&VolumeRecord, &CloneRecord)> {
+        self.volumes.iter().flat_map(|volume| volume.clones.iter().map(move |clone| (volume, clone)))
+    }
+
+    /// Names of all volumes, clones included.
+    pub(crate) fn volume_names(&self) -> Vec<String> {
+        let names = |volume: &VolumeRecord| {
+            let clones = volume.clones.iter().map(|clone| clone.name.clone());
+            std::iter::once(volume.name.clone()).chain(clones).collect::<Vec<_>>()
+        };
+        self.volumes.iter().flat_map(names).collect()
+    }
+
+    /// Names of clones of snapshots that `rests` selects.
+    pub(crate) fn clones_of(&self, rests: impl Fn(&SnapshotPath) -> bool) -> Vec<String> {
+        let is_one =
+            |(_, clone): &(&VolumeRecord, &CloneRecord)| clone.path().is_some_and(|path| rests(&path));
+        self.clones().filter(is_one).map(|(_, clone)| clone.name.clone()).collect()
     }
 
     /// The parts of all volumes.

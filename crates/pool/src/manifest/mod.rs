@@ -5,6 +5,7 @@ pub(crate) mod ancestry;
 pub(crate) mod branches;
 pub(crate) mod care;
 pub(crate) mod check;
+pub(crate) mod clone_record;
 pub(crate) mod drive_record;
 pub(crate) mod events;
 pub(crate) mod format;

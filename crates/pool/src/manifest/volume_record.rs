@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use stripewise_layout::{Geometry, MemberSet, Shape};
 
 use crate::BLOCK_BYTES;
+use crate::manifest::clone_record::CloneRecord;
 use crate::manifest::ids::{Id, VolumeId};
 use crate::manifest::received::{ReceivedRecord, ReceivingRecord};
 use crate::manifest::slice_record::SliceRecord;
@@ -356,6 +357,9 @@ pub(crate) struct VolumeRecord {
     /// The stream that it has received in part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receiving: Option<ReceivingRecord>,
+    /// Clones of its snapshots, and of theirs, which live in its log.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clones: Vec<CloneRecord>,
     /// Automatic snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<SnapshotSchedule>,

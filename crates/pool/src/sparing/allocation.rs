@@ -334,6 +334,7 @@ pub(crate) mod tests {
             conversion: None,
             received: None,
             receiving: None,
+            clones: Vec::new(),
             schedule: None,
         });
         assert_eq!(manifest.check(), Ok(()));

@@ -188,7 +188,10 @@ impl Pool {
         let load = |volume: &crate::manifest::volume_record::VolumeRecord| {
             Some(self.0.volumes.io(volume)?.load_of(&volume.name))
         };
-        manifest.volumes.iter().filter_map(load).collect()
+        let of_clone = |(volume, clone): (&_, &crate::manifest::clone_record::CloneRecord)| {
+            Some(self.0.volumes.clone_io(volume, clone)?.load_of(&clone.name))
+        };
+        manifest.volumes.iter().filter_map(load).chain(manifest.clones().filter_map(of_clone)).collect()
     }
 }
 

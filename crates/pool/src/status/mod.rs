@@ -24,6 +24,7 @@ use crate::manifest::care::LastScrub;
 use crate::manifest::drive_record::{DriveRecord, ExclusionKind, Role, Standing};
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::{DriveId, PoolId, VolumeId};
+use crate::manifest::snapshot_path::SnapshotPath;
 use crate::manifest::snapshot_schedule::SnapshotSchedule;
 use crate::manifest::volume_record::{PartRecord, Pin, VolumeRecord};
 use crate::open_drives::OpenDrives;
@@ -329,6 +330,8 @@ pub struct VolumeInfo {
     pub conversion: Option<ConversionStatus>,
     /// The stream that it has received in part.
     pub receiving: Option<ReceivingStatus>,
+    /// The snapshot of which it is a clone.
+    pub clone_of: Option<SnapshotPath>,
     /// Its automatic snapshots.
     pub schedule: Option<SnapshotSchedule>,
     /// Why it cannot be read, where it cannot.
@@ -346,7 +349,7 @@ impl Pool {
     /// All volumes, also those that cannot be read.
     pub fn volumes(&self) -> Vec<VolumeInfo> {
         let manifest = self.0.manifest.borrow();
-        manifest.volumes.iter().map(|volume| self.0.volume_info(&manifest, volume)).collect()
+        self.0.volume_infos(&manifest)
     }
 
     /// Running and pending jobs.
@@ -358,8 +361,7 @@ impl Pool {
 impl Inner {
     fn status(&self) -> PoolStatus {
         let manifest = self.manifest.borrow();
-        let volumes: Vec<VolumeInfo> =
-            manifest.volumes.iter().map(|volume| self.volume_info(&manifest, volume)).collect();
+        let volumes = self.volume_infos(&manifest);
         let state = if volumes.iter().any(|volume| volume.state == VolumeState::Failed) {
             PoolState::Failed
         } else if self.news.full_drive().is_some()

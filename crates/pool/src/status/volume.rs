@@ -8,6 +8,7 @@ use stripewise_layout::{Geometry, Level, MemberSet, Shape};
 use crate::Inner;
 use crate::jobs::Lane;
 use crate::jobs::tier::tier_info;
+use crate::manifest::clone_record::CloneRecord;
 use crate::manifest::format::Manifest;
 use crate::manifest::ids::DriveId;
 use crate::manifest::volume_record::{PartRecord, VolumeRecord};
@@ -90,6 +91,40 @@ impl Tally {
 }
 
 impl Inner {
+    /// Current status of all volumes, each followed by its clones.
+    pub(crate) fn volume_infos(&self, manifest: &Manifest) -> Vec<VolumeInfo> {
+        let mut all = Vec::new();
+        for volume in &manifest.volumes {
+            let info = self.volume_info(manifest, volume);
+            let clones: Vec<VolumeInfo> =
+                volume.clones.iter().map(|clone| self.clone_info(&info, volume, clone)).collect();
+            all.push(info);
+            all.extend(clones);
+        }
+        all
+    }
+
+    /// Current status of a clone, which shares the space and the drives of the volume in whose log
+    /// it is.
+    fn clone_info(&self, of: &VolumeInfo, volume: &VolumeRecord, clone: &CloneRecord) -> VolumeInfo {
+        let is_there = self.volumes.clone_io(volume, clone).is_some();
+        let lost = || format!("the log of volume {} has no such clone", volume.name);
+        VolumeInfo {
+            id: clone.id,
+            name: clone.name.clone(),
+            state: if is_there { of.state } else { VolumeState::Failed },
+            capacity_bytes: clone.size_bytes,
+            allocated_bytes: 0,
+            written_bytes: None,
+            rows: (0, 0),
+            receiving: None,
+            schedule: None,
+            clone_of: clone.path(),
+            failure: of.failure.clone().or_else(|| (!is_there).then(lost)),
+            ..of.clone()
+        }
+    }
+
     /// Current status of the volume.
     pub(crate) fn volume_info(&self, manifest: &Manifest, volume: &VolumeRecord) -> VolumeInfo {
         // A volume in conversion reports the new layout; its state covers all parts.
@@ -168,6 +203,7 @@ impl Inner {
             lacking_copies: ids(&tally.lacking_copies),
             conversion: conversion_status(volume, &self.jobs.converting),
             schedule: volume.schedule,
+            clone_of: None,
             receiving: volume.receiving.as_ref().map(|receiving| ReceivingStatus {
                 snapshot: receiving.snapshot.clone(),
                 base: receiving.base.clone(),

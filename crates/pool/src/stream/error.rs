@@ -125,6 +125,14 @@ pub enum StreamError {
         /// Size of the snapshot.
         needed_bytes: u64,
     },
+    /// Clones receive no streams.
+    #[error("volume {volume} of pool {pool} is a clone, which receives no streams")]
+    IntoClone {
+        /// The pool.
+        pool: String,
+        /// The volume.
+        volume: String,
+    },
     /// A layout was given for a volume that is there.
     #[error(
         "an incremental stream is received by an existing volume, whose layout and reserve it has already"

@@ -115,6 +115,9 @@ impl Pool {
         if header.base.is_some() && (spec.layout.is_some() || spec.reserve_percent.is_some()) {
             return Err(StreamError::HasLayout.into());
         }
+        if header.base.is_some() && inner.manifest.borrow().clone_named(name).is_some() {
+            return Err(StreamError::IntoClone { pool: inner.name(), volume: name.to_owned() }.into());
+        }
         let was_resumed = match &record {
             None => {
                 self.create_for(name, spec, header).await?;

@@ -81,7 +81,8 @@ impl Pool {
         let id = |of: &Numbered| snapshot_id(self.id(), log.part(), of.number);
         let created = log.log().snapshots().into_iter().find(|of| of.name == path.snapshot);
         let manifest = inner.manifest.borrow();
-        let record = manifest.volume(&path.volume).expect("its log is open");
+        let of_part = manifest.volumes.iter().find(|record| record.part(log.part()).is_some());
+        let record = of_part.expect("its log is open");
         let part = record.parts.iter().find_map(|part| Some((part.shape, part.log?)));
         let (shape, of_log) = part.expect("it is a log");
         let header = StreamHeader {
@@ -89,8 +90,8 @@ impl Pool {
             base: older.as_ref().map(|older| (id(older), older.name.clone())),
             pool_id: self.id(),
             pool: manifest.name.clone(),
-            volume_id: record.id,
-            volume: record.name.clone(),
+            volume_id: self.open_volume_of(&path.volume)?.id(),
+            volume: path.volume.clone(),
             snapshot: path.snapshot.clone(),
             size_bytes: source.capacity_bytes(),
             created_unix_ms: created.map_or(0, |snapshot| snapshot.created_unix_ms),

@@ -73,6 +73,7 @@ fn without_rows(volume: &VolumeRecord) -> VolumeRecord {
         name: volume.name.clone(),
         parts: volume.parts.iter().map(bare).collect(),
         receiving: volume.receiving.clone(),
+        clones: volume.clones.clone(),
         ..*volume
     }
 }

@@ -49,6 +49,8 @@ pub(crate) const FEATURE_SNAPSHOTS: u64 = 8192;
 pub(crate) const FEATURE_RECEIVED: u64 = 16_384;
 /// Another: a volume has automatic snapshots.
 pub(crate) const FEATURE_SCHEDULE: u64 = 32_768;
+/// Another: a log has clones.
+pub(crate) const FEATURE_CLONES: u64 = 65_536;
 /// A feature that a reader need not know: the header names the session that wrote it.
 const FEATURE_SESSION: u64 = 1;
 /// Offset of the session in the header.
@@ -70,7 +72,8 @@ const KNOWN_FEATURES: u64 = FEATURE_HAD
     | FEATURE_SLICES
     | FEATURE_SNAPSHOTS
     | FEATURE_RECEIVED
-    | FEATURE_SCHEDULE;
+    | FEATURE_SCHEDULE
+    | FEATURE_CLONES;
 
 const CHECKPOINT: [u8; 8] = *b"SWCHKPNT";
 const CHANGE: [u8; 8] = *b"SWCHANGE";

@@ -26,10 +26,10 @@ use crate::manifest::volume_record::{PartRecord, VolumeRecord};
 use crate::space::addresses::{MIN_SLOT_BYTES, end_of_slabs, slot_places};
 use crate::superblock::changes::changes;
 use crate::superblock::entries::{
-    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_DESTROYED, FEATURE_HOST, FEATURE_LATENCY,
-    FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_RECEIVED, FEATURE_ROTATION,
-    FEATURE_SCHEDULE, FEATURE_SLICES, FEATURE_SNAPSHOTS, FEATURE_TURNED_BACK, Header, NO_SESSION,
-    entry_bytes, entry_room_bytes,
+    Before, ENTRY_HEADER_BYTES, EntryHeader, FEATURE_CARE, FEATURE_CLONES, FEATURE_DESTROYED, FEATURE_HOST,
+    FEATURE_LATENCY, FEATURE_LOG, FEATURE_LOST, FEATURE_MOVES, FEATURE_OLD_BRANCHES, FEATURE_RECEIVED,
+    FEATURE_ROTATION, FEATURE_SCHEDULE, FEATURE_SLICES, FEATURE_SNAPSHOTS, FEATURE_TURNED_BACK, Header,
+    NO_SESSION, entry_bytes, entry_room_bytes,
 };
 use crate::superblock::room::RoomLedger;
 use crate::superblock::sessions::{Seen, read_session};
@@ -436,7 +436,8 @@ pub(crate) fn features(manifest: &Manifest) -> u64 {
     let received = if manifest.volumes.iter().any(has_received) { FEATURE_RECEIVED } else { 0 };
     let has_schedule = manifest.volumes.iter().any(|volume| volume.schedule.is_some());
     let schedule = if has_schedule { FEATURE_SCHEDULE } else { 0 };
-    let of_volumes = turned_back | rotation | lost | log | slices | snapshots | received | schedule;
+    let clones = if manifest.clones().next().is_some() { FEATURE_CLONES } else { 0 };
+    let of_volumes = turned_back | rotation | lost | log | slices | snapshots | received | schedule | clones;
     host | care | moves | latency | old_branches | destroyed | of_volumes
 }
 

@@ -117,7 +117,7 @@ impl Pool {
         let volume = self.volume(name)?;
         inner.freed.until_reclaimed().await;
         let Some(record) = inner.manifest.borrow().volume(name).cloned() else {
-            return Err(PoolError::Job(format!("volume {name} is gone")));
+            return Err(PoolError::Job(format!("volume {name} is not being converted")));
         };
         let is_converting =
             record.conversion.is_some_and(|conversion| conversion.until_offset_bytes.is_none());

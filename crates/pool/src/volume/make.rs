@@ -8,7 +8,7 @@ use stripewise_layout::{LayoutSpec, Level, Slicing};
 use crate::error::PoolError;
 use crate::manifest::drive_record::Role;
 use crate::manifest::events::EventKind;
-use crate::manifest::format::{MAX_VOLUMES, Manifest, check_name};
+use crate::manifest::format::{Manifest, check_name};
 use crate::manifest::ids::Id;
 use crate::manifest::received::ReceivingRecord;
 use crate::manifest::slice_record::{MOST_SLICES, SliceRecord};
@@ -237,6 +237,7 @@ impl Inner {
             conversion: None,
             received: None,
             receiving: None,
+            clones: Vec::new(),
             schedule: None,
         };
         Ok((record, LaidOutParts { size_bytes: laid_out.size_bytes, parts: vec![laid_out] }))
@@ -244,12 +245,7 @@ impl Inner {
 
     fn plan_volume(&self, spec: &VolumeSpec) -> Result<(VolumeRecord, LaidOutParts), PoolError> {
         let manifest = self.manifest.borrow();
-        if manifest.volume(&spec.name).is_some() {
-            return Err(PoolError::VolumeExists { pool: manifest.name.clone(), name: spec.name.clone() });
-        }
-        if manifest.volumes.len() >= MAX_VOLUMES {
-            return Err(PoolError::TooManyVolumes { allowed: MAX_VOLUMES });
-        }
+        self.check_new_name(&spec.name)?;
         let drives = self.drives_for(spec.pin);
         let shape = spec.layout.resolve(drives.len()).map_err(|error| match spec.pin {
             Pin::Fast => PoolError::BadSetting(format!(
@@ -328,6 +324,7 @@ impl Inner {
             conversion: None,
             received: None,
             receiving: None,
+            clones: Vec::new(),
             schedule: None,
         };
         Ok((record, laid_out))

@@ -1,6 +1,7 @@
 //! Volumes of a pool: finding and deleting them. They are made in `volume/make.rs` and opened with
 //! the pool in `volume/open.rs`; their requests come in through `volume/io.rs`.
 
+pub(crate) mod clones;
 pub(crate) mod conversion;
 pub(crate) mod conversion_room;
 pub(crate) mod direct;
@@ -163,8 +164,15 @@ impl Pool {
     pub(crate) fn open_volume_of(&self, name: &str) -> Result<Volume, PoolError> {
         self.0.check_open()?;
         let manifest = self.0.manifest.borrow();
-        let Some(record) = manifest.volume(name) else { return Err(self.0.no_such_volume(name)) };
-        let io = self.0.volumes.io(record).filter(|_| self.0.volumes.failure(record.id).is_none());
+        let clone = manifest.clone_named(name);
+        let Some(record) = manifest.volume(name).or(clone.map(|(volume, _)| volume)) else {
+            return Err(self.0.no_such_volume(name));
+        };
+        let io = match clone {
+            Some((_, clone)) => self.0.volumes.clone_io(record, clone),
+            None => self.0.volumes.io(record),
+        };
+        let io = io.filter(|_| self.0.volumes.failure(record.id).is_none());
         let Some(io) = io else {
             let why = self.0.volumes.failure(record.id);
             return Err(PoolError::VolumeFailed {
@@ -173,13 +181,15 @@ impl Pool {
                 needed: self.0.drives.needed_for(&self.0.manifest.borrow(), record),
             });
         };
-        Ok(Volume { pool: self.clone(), id: record.id, name: name.into(), io })
+        let id = clone.map_or(record.id, |(_, clone)| clone.id);
+        Ok(Volume { pool: self.clone(), id, name: name.into(), io })
     }
 
     /// Refuses work that log volumes do not offer.
     pub(crate) fn refuse_for_log(&self, name: &str, task: LogTask) -> Result<(), PoolError> {
         let manifest = self.0.manifest.borrow();
-        match manifest.volume(name).is_some_and(VolumeRecord::is_log) {
+        let is_log = manifest.volume(name).is_some_and(VolumeRecord::is_log);
+        match is_log || manifest.clone_named(name).is_some() {
             true => Err(PoolError::LogVolume { pool: manifest.name.clone(), volume: name.to_owned(), task }),
             false => Ok(()),
         }
@@ -192,9 +202,17 @@ impl Pool {
         let _alone = inner.administer().await?;
         let id = match self.volume(name) {
             Err(error @ PoolError::NoSuchVolume { .. }) => return Err(error),
-            _ => inner.manifest.borrow().volume(name).expect("just found").id,
+            _ => {
+                let manifest = inner.manifest.borrow();
+                let clone = manifest.clone_named(name).map(|(_, clone)| clone.id);
+                clone.or(manifest.volume(name).map(|record| record.id)).expect("just found")
+            }
         };
         self.check_has_no_snapshots(name)?;
+        self.check_carries_no_clones(name)?;
+        if inner.manifest.borrow().clone_named(name).is_some() {
+            return self.delete_clone(id, name).await;
+        }
         inner.news.event(EventKind::Volume, &format!("volume {name} was deleted"));
         let (now_s, counted) = (inner.news.unix_ms() / 1000, inner.drives.counted_wrong_blocks());
         inner
@@ -223,7 +241,7 @@ impl Inner {
         PoolError::NoSuchVolume {
             pool: manifest.name.clone(),
             name: name.to_owned(),
-            known: manifest.volumes.iter().map(|volume| volume.name.clone()).collect(),
+            known: manifest.volume_names(),
         }
     }
 }

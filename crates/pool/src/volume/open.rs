@@ -121,6 +121,7 @@ impl Inner {
             if let Some(log) = &part.log {
                 let log = self.open_log(record, part, log).await?;
                 self.volumes.insert_log(log.clone());
+                self.end_unknown_clones(record, &log).await;
                 // A drive may have been excluded since.
                 self.follow_record(&log);
                 continue;

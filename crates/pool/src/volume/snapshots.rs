@@ -93,11 +93,12 @@ impl Pool {
             let log = self.log_with_snapshots(&path.volume)?;
             self.check_snapshot(&log, path)?;
             self.check_is_no_base(path)?;
-            match of_logs.iter_mut().find(|(other, _)| other.part() == log.part()) {
+            match of_logs.iter_mut().find(|(other, _)| other.is_same(&log)) {
                 Some((_, names)) => names.push(path.snapshot.clone()),
                 None => of_logs.push((log, vec![path.snapshot.clone()])),
             }
         }
+        self.check_has_no_clones(paths)?;
         for (log, names) in &of_logs {
             log.log().delete_snapshots(names).await.map_err(array_error)?;
         }
@@ -121,6 +122,8 @@ impl Pool {
         if !newer.is_empty() && !deletes_newer {
             return Err(PoolError::NewerSnapshots { pool: inner.name(), path: path.clone(), newer });
         }
+        let in_volume = |snapshot: &String| SnapshotPath { snapshot: snapshot.clone(), ..path.clone() };
+        self.check_has_no_clones(&newer.iter().map(in_volume).collect::<Vec<_>>())?;
         let (whole, _) = self.open_log_volume(&path.volume)?;
         if whole.io.receives.get() {
             let volume = path.volume.clone();
@@ -237,17 +240,19 @@ impl Pool {
 
 impl Inner {
     /// The open log of a volume that is one.
-    fn log_of_volume(&self, name: &str) -> Option<LogArray> {
+    pub(crate) fn log_of_volume(&self, name: &str) -> Option<LogArray> {
         let manifest = self.manifest.borrow();
+        if let Some((record, clone)) = manifest.clone_named(name) {
+            return self.volumes.clone_io(record, clone)?.array().log();
+        }
         manifest.volume(name)?.parts.iter().find_map(|part| self.log_of(part.id))
     }
 
     /// Open logs, with the names of their volumes.
     fn open_logs(&self) -> Vec<(String, LogArray)> {
         let manifest = self.manifest.borrow();
-        let parts =
-            manifest.volumes.iter().flat_map(|volume| volume.parts.iter().map(move |part| (volume, part)));
-        parts.filter_map(|(volume, part)| Some((volume.name.clone(), self.log_of(part.id)?))).collect()
+        let names = manifest.volume_names().into_iter();
+        names.filter_map(|name| Some((name.clone(), self.log_of_volume(&name)?))).collect()
     }
 
     /// Has the record say that the logs of these volumes may have snapshots.

@@ -29,6 +29,14 @@ impl VolumeArray {
         }
     }
 
+    /// The log, if it is one.
+    pub(crate) fn log(&self) -> Option<LogArray> {
+        match self {
+            Self::InPlace(_) => None,
+            Self::Log(log) => Some(log.clone()),
+        }
+    }
+
     /// The layout's addresses.
     pub(crate) fn geometry(&self) -> &Geometry {
         match self {

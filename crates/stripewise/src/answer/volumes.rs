@@ -16,8 +16,9 @@ pub(super) fn words(changed: &VolumeChanged, page: &mut Page) {
         (_, [volume]) => volume,
         _ => unreachable!("the volume that was changed"),
     };
-    match changed.change {
-        VolumeChange::Created { thin } => page.line(format!(
+    match &changed.change {
+        VolumeChange::Cloned { of } => page.line(format!("volume {name} created as a clone of {of}")),
+        &VolumeChange::Created { thin } => page.line(format!(
             "volume {name}: {} over {} drives, interleave {}, {} usable{}",
             volume.layout,
             volume.columns,
@@ -25,16 +26,16 @@ pub(super) fn words(changed: &VolumeChanged, page: &mut Page) {
             ByteSize(volume.capacity_bytes),
             if thin { ", thin" } else { "" }
         )),
-        VolumeChange::Resized { from_bytes } => {
+        &VolumeChange::Resized { from_bytes } => {
             let (old, new) = (ByteSize(from_bytes), ByteSize(volume.capacity_bytes));
             page.line(match old == new {
                 true => format!("volume {name}: size unchanged, {new}"),
                 false => format!("volume {name} resized from {old} to {new}"),
             });
         }
-        VolumeChange::Converted { is_served } => converted(changed, volume, is_served, page),
-        VolumeChange::Pinned(pin) => pinned(changed, volume, pin, page),
-        VolumeChange::Set { is_served } => set(changed, volume, is_served, page),
+        &VolumeChange::Converted { is_served } => converted(changed, volume, is_served, page),
+        &VolumeChange::Pinned(pin) => pinned(changed, volume, pin, page),
+        &VolumeChange::Set { is_served } => set(changed, volume, is_served, page),
         VolumeChange::Deleted => unreachable!("returned above"),
     }
 }

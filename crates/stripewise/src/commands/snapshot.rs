@@ -1,5 +1,6 @@
 //! Commands on snapshots.
 
+pub(crate) mod clone;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod diff;

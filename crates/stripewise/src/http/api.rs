@@ -106,6 +106,7 @@ pub(super) fn router(orders: mpsc::Sender<Order>, guard: Arc<Guard>, views: Rout
         .routes(routes!(snapshots::delete_snapshot))
         .routes(routes!(snapshots::compare_snapshots))
         .routes(routes!(snapshots::roll_back))
+        .routes(routes!(snapshots::clone_snapshot))
         .routes(routes!(snapshot_streams::send_snapshot))
         .routes(routes!(snapshot_streams::receive_snapshot))
         .split_for_parts();

@@ -141,7 +141,8 @@ fn logs<'a>(pools: impl Iterator<Item = &'a PoolReport> + Clone, page: &mut Page
     for (name, kind, help, of) in of_logs {
         page.family(name, kind, help);
         for pool in pools.clone() {
-            for volume in &pool.volumes {
+            // A clone has the log of another volume.
+            for volume in pool.volumes.iter().filter(|volume| volume.clone_of.is_none()) {
                 if let Some(value) = volume.log.as_ref().and_then(of) {
                     let labels = [("pool", pool.name.as_str()), ("volume", &volume.name)];
                     page.value(name, &labels, value as f64);

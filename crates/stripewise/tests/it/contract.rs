@@ -167,6 +167,7 @@ fn volumes_have_their_keys() {
         "allocated_rows",
         "capacity_bytes",
         "checksums",
+        "clone_of",
         "columns",
         "conversion",
         "drives",

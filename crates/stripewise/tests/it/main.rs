@@ -6,6 +6,7 @@ mod cases;
 
 mod actions;
 mod bad_input;
+mod clones;
 mod console;
 mod contract;
 mod convert;

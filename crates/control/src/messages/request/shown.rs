@@ -14,7 +14,6 @@ const SWITCHES: [&str; 2] = ["write_back", "checksums"];
 const WITHOUT_NAMES: [&str; 11] = [
     "pool",
     "volume",
-    "target",
     "folder",
     "job",
     "drive",
@@ -22,6 +21,7 @@ const WITHOUT_NAMES: [&str; 11] = [
     "new_name",
     "snapshots",
     "snapshot",
+    "target",
     "newer",
 ];
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::MIB;
+use crate::manifest::clone_record::CloneRecord;
 use crate::manifest::drive_record::{ExclusionKind, Standing};
 use crate::manifest::ids::Id;
 use crate::manifest::snapshot_schedule::SnapshotSchedule;
@@ -12,6 +13,11 @@ use stripewise_array::rows::{RowTable, Run, SlotPlace};
 /// Records blocks of the first volume as lost.
 fn lose(manifest: &mut Manifest, blocks: impl IntoIterator<Item = (usize, u64)>) {
     manifest.volumes[0].parts[0].lost = Arc::new(blocks.into_iter().collect());
+}
+
+fn clone(name: &str, head: u32) -> CloneRecord {
+    let (id, of) = (Id(u128::from(head) + 500), "v@one".to_owned());
+    CloneRecord { id, name: name.to_owned(), size_bytes: 4096, head, of }
 }
 
 #[test]
@@ -43,6 +49,7 @@ fn inconsistent_manifests_are_refused() {
         ("a schedule of a volume in place", |m| {
             m.volumes[0].schedule = Some(SnapshotSchedule { hourly: 1, ..Default::default() });
         }),
+        ("a clone in a volume in place", |m| m.volumes[0].clones.push(clone("c", 1))),
         ("no part", |m| m.volumes[0].parts.clear()),
         ("a part too few", |m| m.volumes[0].conversion = Some(Conversion::begun())),
         ("a part too many", |m| m.volumes[1].conversion = None),
@@ -149,7 +156,7 @@ fn sample_has_two_volumes_with_distinct_rows() {
 }
 
 #[test]
-fn impossible_schedules_are_refused() {
+fn impossible_clones_and_schedules_are_refused() {
     let mut volume = sample().volumes[0].clone();
     volume.parts[0].log = Some(LogRecord {
         reserve_percent: 15,
@@ -158,6 +165,18 @@ fn impossible_schedules_are_refused() {
         filled_since: 0,
         snapshots: true,
     });
+    volume.clones = vec![clone("c", 1), clone("d", 2)];
+    assert_eq!(check_clones(&volume), Ok(()));
+    for wrong in [
+        vec![clone("c", 0)],
+        vec![clone("c", 1), clone("d", 1)],
+        vec![clone("a/b", 1)],
+        vec![CloneRecord { of: "v".to_owned(), ..clone("c", 1) }],
+        vec![CloneRecord { of: "v@a/b".to_owned(), ..clone("c", 1) }],
+    ] {
+        volume.clones = wrong;
+        assert!(check_clones(&volume).is_err(), "{:?}", volume.clones);
+    }
     for (weekly, is_possible) in [(MOST_KEPT, true), (MOST_KEPT + 1, false)] {
         volume.schedule = Some(SnapshotSchedule { weekly, ..Default::default() });
         assert_eq!(check_received(&volume).is_ok(), is_possible);

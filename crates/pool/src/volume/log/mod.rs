@@ -58,6 +58,11 @@ impl LogArray {
         self.0.part
     }
 
+    /// True for another handle of the same volume.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        (self.part(), self.log().number()) == (other.part(), other.log().number())
+    }
+
     /// The log itself.
     pub(crate) fn log(&self) -> &Log {
         &self.0.log
@@ -78,6 +83,15 @@ impl LogArray {
         open.retain(|other| other.strong_count() > 0);
         open.push(Rc::downgrade(&new));
         Ok(Self(new))
+    }
+
+    /// A clone in it. It is closed with it.
+    pub(crate) fn clone_in(&self, head: u32) -> Result<Self, LogError> {
+        let Opened { pool, part, log, closed_in_order, .. } = &*self.0;
+        let (log, closed_in_order) = (log.volume(head)?, closed_in_order.clone());
+        let (pool, part, is_abandoned, snapshots) =
+            (pool.clone(), *part, Cell::new(false), RefCell::default());
+        Ok(Self(Rc::new(Opened { pool, part, log, closed_in_order, is_abandoned, snapshots })))
     }
 
     /// True while one of its snapshots is open.
@@ -165,14 +179,13 @@ pub(crate) fn array_error(error: LogError) -> ArrayError {
         }
         LogError::Drive(error) => ArrayError::Drive(error),
         LogError::ReadOnly => ArrayError::ReadOnly,
-        LogError::SnapshotGone => ArrayError::Closed,
+        LogError::SnapshotGone | LogError::NoSuchClone => ArrayError::Closed,
         LogError::Lost { .. }
         | LogError::NoSuchSnapshot { .. }
         | LogError::SnapshotExists { .. }
         | LogError::SnapshotName { .. }
         | LogError::TooManySnapshots { .. }
         | LogError::TooManyBranches
-        | LogError::NoSuchClone
         | LogError::Invalid(_)
         | LogError::TooSmall { .. }
         | LogError::Roots(_)

@@ -1,6 +1,7 @@
 //! Reads and writes of a volume: correctness, progress, and what they cost.
 
 mod bursts;
+mod clones;
 mod extents;
 mod full_file_system;
 mod load_counters;

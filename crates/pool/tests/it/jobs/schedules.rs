@@ -180,6 +180,30 @@ fn expired_snapshots_stay_while_they_are_open() {
 }
 
 #[test]
+fn expired_snapshots_stay_while_clones_rest_on_them() {
+    let images = memory_drives(4, 64);
+    let life = Life::new();
+    life.run(async {
+        let pool = life.create(&as_drives(&images), &[]).await.unwrap();
+        let volume = pool.create_volume(log_spec("v", 2 * MIB)).await.unwrap();
+        fill(&volume, 1, 0, MIB).await;
+        pool.start_jobs();
+        pool.set_snapshot_schedule("v", SnapshotSchedule { hourly: 2, ..Default::default() }).await.unwrap();
+        life.context.sleep_ns(HOUR_NS / 10).await;
+        let first = names(&pool).remove(0);
+        pool.clone_snapshot(&path(&first), "c").await.unwrap();
+        fill(&volume, 2, 0, MIB).await;
+        life.context.sleep_ns(5 * HOUR_NS).await;
+        assert_eq!((names(&pool).len(), names(&pool).remove(0)), (3, first), "{:?}", names(&pool));
+        holds(&pool.volume("c").unwrap(), 1, 0, MIB).await.unwrap();
+        pool.delete_volume("c").await.unwrap();
+        life.context.sleep_ns(HOUR_NS).await;
+        assert_eq!(names(&pool).len(), 2);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
 fn impossible_schedules_are_refused() {
     let images = memory_drives(4, 64);
     let life = Life::new();

@@ -1,7 +1,7 @@
 //! Paths of snapshots.
 
 use stripewise_control::names::{ReadableName, SnapshotName};
-use stripewise_control::response::{Differences, Snapshots, SnapshotsChanged};
+use stripewise_control::response::{Differences, Snapshots, SnapshotsChanged, VolumeChanged};
 
 use super::volumes::{Named, OfVolume};
 use super::*;
@@ -129,4 +129,26 @@ pub(super) async fn delete_snapshot(
     Path(NamedSnapshot(snapshot)): Path<NamedSnapshot>,
 ) -> Response {
     api.document(DeleteSnapshots { snapshots: vec![snapshot] }).await
+}
+
+/// A volume that begins as a snapshot.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewClone {
+    /// Name of the new volume.
+    name: String,
+}
+
+/// Creates a volume that begins as a snapshot and shares its blocks.
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/volumes/{volume}/snapshots/{snapshot}/clone", request_body = NewClone,
+    responses((status = 200, body = VolumeChanged), (status = 409, body = Problem)))]
+pub(super) async fn clone_snapshot(
+    api: Api,
+    Path(NamedSnapshot(snapshot)): Path<NamedSnapshot>,
+    Document(new): Document<NewClone>,
+) -> Response {
+    match parse("name", &format!("{}/{}", snapshot.volume.pool, new.name)) {
+        Ok(target) => api.document(CloneSnapshot { snapshot, target }).await,
+        Err(wrong) => wrong.into_response(),
+    }
 }

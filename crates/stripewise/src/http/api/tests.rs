@@ -147,6 +147,7 @@ fn examples() -> Vec<(&'static str, &'static str, Value)> {
         ("DELETE", text([volume, "/snapshots/monday"]), Value::Null),
         ("GET", text([volume, "/snapshots/monday/diff?with=tuesday&offset=4096&limit=5"]), Value::Null),
         ("POST", text([volume, "/snapshots/monday/rollback?delete_newer=true"]), Value::Null),
+        ("POST", text([volume, "/snapshots/monday/clone"]), json!({"name": "trial"})),
         ("GET", text([volume, "/snapshots/monday/stream?from=sunday"]), Value::Null),
         (
             "POST",
