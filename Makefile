@@ -2,9 +2,9 @@
 # Options for the evaluation go through ARGS: make evaluate ARGS="--quick --layouts raid5,raid6"
 
 .DEFAULT_GOAL := help
-.PHONY: help evaluate check test test-guest soak bench bench-md fuzz audit build package-files \
+.PHONY: help evaluate check test test-guest test-iscsi soak bench bench-md fuzz audit build package-files \
 	install deb deb-test wheel clean need-build need-check need-test need-soak need-bench need-bench-md \
-	need-fuzz need-deb need-guest
+	need-fuzz need-deb need-guest need-iscsi
 
 ARGS ?=
 FUZZERS ?= sections journal_head pages packed drive pool manifest nbd vhost stream
@@ -23,6 +23,7 @@ help:
 	@echo 'make soak       long sweeps of seeds; the Python package on a cluster of Ray; file systems, fio, a database and misbehaving clients on volumes,'
 	@echo '                ten minutes each; SOAK_SECONDS=60 for one'
 	@echo 'make test-guest a Linux guest in QEMU whose disks are volumes over vhost-user (two minutes; a download of 30 MB once)'
+	@echo 'make test-iscsi volumes over iSCSI: tgt on mounted volumes, by the test suite of libiscsi (half a minute)'
 	@echo 'make bench      speed of the parity kernels, the layouts, the engine and modelled drives; journals also on paced files; the start of serve;'
 	@echo '                parity in Python beside pyeclib and zfec; FUSE beside btrfs'
 	@echo 'make bench-md   the engine and Linux md in turns in a guest (User-Mode Linux, as root; a quarter of an hour at most, and a download before the first run); ARGS="--quick"'
@@ -76,6 +77,9 @@ soak: need-soak build
 # Volumes as disks of a Linux guest, in software emulation.
 test-guest: need-guest build
 	scripts/guest-vhost.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
+
+test-iscsi: need-iscsi build
+	timeout 900 scripts/test-iscsi.sh $(or $(CARGO_TARGET_DIR),target)/release/stripewise
 
 # FUSE last, about three minutes and ten at most; it is passed over, and says so, where root, FUSE, loop devices or btrfs are not there.
 bench: need-bench build
@@ -181,6 +185,9 @@ need-deb:
 
 need-guest:
 	@scripts/need.sh guest
+
+need-iscsi:
+	@scripts/need.sh iscsi
 
 need-fuzz:
 	@scripts/need.sh fuzz

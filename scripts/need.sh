@@ -2,10 +2,10 @@
 # What the Makefile's commands need from the system, in this one place: checks for it, installs what is missing by name
 # (Debian and its relatives, as root or through sudo), or says what to install. Installs nothing that is there already.
 #
-# usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb|guest
+# usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb|guest|iscsi
 set -eu
 
-purpose=${1:?usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb|guest}
+purpose=${1:?usage: scripts/need.sh build|check|test|soak|bench|bench-md|fuzz|deb|guest|iscsi}
 packages=
 reasons=
 # Whether this can go on without the packages: only what cannot be tested is passed over then, and says so.
@@ -97,6 +97,15 @@ if [ "$purpose" = guest ]; then
     installed mke2fs || missing e2fsprogs "file systems in the guest"
     installed blkdiscard || missing util-linux "discards in the guest"
     installed fio || missing fio "what writes and verifies in the guest"
+fi
+if [ "$purpose" = iscsi ]; then
+    installed tgtd || missing tgt "the iSCSI target"
+    installed iscsi-test-cu || missing libiscsi-bin "what judges it"
+    installed qemu-io || missing qemu-utils "one more initiator"
+    set -- /usr/lib/*/qemu/block-iscsi.so
+    [ -e "$1" ] || missing qemu-block-extra "its part for iSCSI"
+    installed fusermount3 || missing fuse3 "mounted volumes"
+    installed python3 || missing python3 "what writes the configuration"
 fi
 # Clients that the tests of servers talk to. On their own, at the end: nothing else depends on them.
 if { [ "$purpose" = test ] || [ "$purpose" = soak ]; } && [ -z "$packages" ]; then
