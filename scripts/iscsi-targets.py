@@ -50,7 +50,6 @@ def target(arguments, name, volume):
         f"        scsi_id {identity[:24]}",
         f"        block-size {block_bytes}",
         "        params thin_provisioning=1",
-        *(["        readonly 1"] if is_read_only else []),
         "    </backing-store>",
         *[f"    initiator-address {address}" for address in arguments.initiator],
         "</target>",
