@@ -44,7 +44,7 @@ pub use drives::pace::{Pace, PaceError};
 pub use drives::paced::{BURST_NS as PACE_BURST_NS, PacedDrive};
 
 pub use error::{DriveError, DriveErrorKind, IoResult};
-pub use messages::batches::Delivery;
+pub use messages::batches::{Delivery, MessageCounts};
 pub use messages::port::{Answerer, HalfPort, Port, link};
 pub use messages::shard::Shard;
 pub use operation::Operation;

@@ -30,6 +30,32 @@ pub enum Delivery {
     Drawn(u64),
 }
 
+/// Messages that a thread has sent, and locks of queues that it has taken: what requests to other
+/// shards cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MessageCounts {
+    /// Messages sent.
+    pub messages: u64,
+    /// Locks taken, to send and to receive.
+    pub locks: u64,
+}
+
+thread_local! {
+    static COUNTS: Cell<MessageCounts> = const { Cell::new(MessageCounts { messages: 0, locks: 0 }) };
+}
+
+impl MessageCounts {
+    /// The counts of this thread so far.
+    pub fn of_this_thread() -> Self {
+        COUNTS.get()
+    }
+
+    fn add(messages: u64, locks: u64) {
+        let counts = COUNTS.get();
+        COUNTS.set(Self { messages: counts.messages + messages, locks: counts.locks + locks });
+    }
+}
+
 struct State<T> {
     queue: Vec<T>,
     /// The receiver's task, while it waits.
@@ -42,6 +68,7 @@ struct Shared<T>(Mutex<State<T>>);
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
+        MessageCounts::add(0, 1);
         // A panic under the lock leaves a usable queue.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,6 +125,7 @@ impl<T: 'static> Outlet<T> {
 impl<T> Batch<T> {
     /// Adds a message.
     pub(crate) fn push(&self, message: T) {
+        MessageCounts::add(1, 0);
         let is_first = {
             let mut gathered = self.gathered.borrow_mut();
             gathered.push(message);

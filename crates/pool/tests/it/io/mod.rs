@@ -9,6 +9,7 @@ mod logs;
 mod progress;
 mod request_sizes;
 mod seeks;
+mod shard_messages;
 mod slices;
 pub mod snapshots;
 pub mod streams;
