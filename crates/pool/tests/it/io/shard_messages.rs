@@ -1,4 +1,4 @@
-//! What a request to an array on another shard costs, counted in virtual time with 2 to 32 shards.
+//! The cost of a request to an array on another shard, counted in virtual time with 2 to 32 shards.
 //! Each shard has one slice of a volume of at most eight; clients are on the home, sixteen for each
 //! other shard.
 
