@@ -5,7 +5,9 @@ use stripewise_pool::StreamError;
 /// Recommended remedy for an error of a stream.
 pub(super) fn stream_hint(error: &StreamError) -> Option<String> {
     Some(match error {
-        StreamError::NoStream => "give it the output of `stripewise snapshot send`".to_owned(),
+        StreamError::NoStream | StreamError::Cut { at: 0 } => {
+            "give it the output of `stripewise snapshot send`".to_owned()
+        }
         StreamError::Version { .. } => "receive it with a newer version of this program".to_owned(),
         StreamError::Cut { .. }
         | StreamError::Corrupted { .. }
@@ -27,9 +29,9 @@ pub(super) fn stream_hint(error: &StreamError) -> Option<String> {
             format!("wait until it ends: `stripewise volume show {pool}/{volume}`")
         }
         StreamError::OtherBase { pool, volume, newest: Some(newest), .. } => format!(
-            "its newest snapshot is {newest}: send from the snapshot that was received as that one; or \
-             `stripewise snapshot rollback -r {pool}/{volume}@…` to the one received last, or receive a whole \
-             stream into a new volume"
+            "its newest snapshot is {newest}: if it was the last one received, send from its source; if a later \
+             one was taken here, `stripewise snapshot rollback -r {pool}/{volume}@…` to the one received last; \
+             otherwise receive a whole stream into a new volume"
         ),
         StreamError::OtherBase { .. } => {
             "it has no snapshots: receive a whole stream into a new volume".to_owned()

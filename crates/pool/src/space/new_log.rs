@@ -21,11 +21,15 @@ pub(crate) struct LogWish {
     pub drives: Vec<u32>,
 }
 
+/// Space of a log on all its drives, at most.
+const MOST_LOG_BYTES: u64 = u64::MAX >> 3;
+
 impl LogWish {
     /// Sizes of a log of this many rows, and the bytes that its clients may store; `None` if a log
     /// is impossible there.
     fn log_of(&self, rows: u64) -> Option<(LogRecord, u64)> {
         let column_bytes = rows.checked_mul(self.slab_bytes)?;
+        column_bytes.checked_mul(self.shape.width as u64).filter(|all| *all <= MOST_LOG_BYTES)?;
         let LogSizes { slot_bytes, segment_bytes } = LogSizes::choose(&self.shape, column_bytes);
         let log = LogRecord {
             reserve_percent: self.reserve_percent,

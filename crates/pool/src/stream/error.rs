@@ -91,7 +91,7 @@ pub enum StreamError {
     },
     /// The stream builds on another snapshot than the volume's newest.
     #[error(
-        "the stream builds on snapshot {source_base}, which is not the newest snapshot of volume {volume} of pool {pool}"
+        "the stream builds on snapshot {source_base}, which volume {volume} of pool {pool} did not receive last, or has newer snapshots than"
     )]
     OtherBase {
         /// The pool.

@@ -166,10 +166,12 @@ impl StreamHeader {
     }
 }
 
-/// Identity of a snapshot in streams: of the pool, the array and the snapshot's number in it. A
-/// copy of a pool with an identity of its own has other snapshots.
-pub(crate) fn snapshot_id(pool: PoolId, part: Id, number: u32) -> Id {
-    Id(pool.0 ^ part.0.rotate_left(64) ^ (u128::from(number) + 1))
+/// Identity of a snapshot in streams: of the pool, the array, the snapshot's number in it and the
+/// time when it was taken, ms since 1970. A copy of a pool with an identity of its own has other
+/// snapshots, and so has a pool that was restored from older copies of its drives.
+pub(crate) fn snapshot_id(pool: PoolId, part: Id, number: u32, created_unix_ms: u64) -> Id {
+    let of_snapshot = (u128::from(created_unix_ms) << 64) | (u128::from(number) + 1);
+    Id(pool.0 ^ part.0.rotate_left(64) ^ of_snapshot)
 }
 
 /// A record without its data.

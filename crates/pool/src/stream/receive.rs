@@ -70,6 +70,29 @@ struct Target {
     running: Rc<VolumeIo>,
 }
 
+/// Keeps all but a receiver from a volume, until it is known whether it receives.
+struct OnlyReceiver {
+    volume: Volume,
+    stays: Cell<bool>,
+}
+
+impl OnlyReceiver {
+    fn begin(volume: Volume) -> Self {
+        volume.io.in_part.set(true);
+        Self { volume, stays: Cell::new(false) }
+    }
+
+    fn stays(self) {
+        self.stays.set(true);
+    }
+}
+
+impl Drop for OnlyReceiver {
+    fn drop(&mut self) {
+        self.volume.io.in_part.set(self.stays.get());
+    }
+}
+
 impl Drop for Target {
     fn drop(&mut self) {
         self.running.receives.set(false);
@@ -86,6 +109,13 @@ impl Pool {
         stream: &mut IncomingStream<I>,
         mut progress: impl FnMut(u64),
     ) -> Result<Received, PoolError> {
+        let path = SnapshotPath { volume: name.to_owned(), snapshot: stream.header().snapshot.clone() };
+        if self.has_received(name, stream.header())? {
+            // The caller may not know: it left, or lost its connection, just before the answer.
+            while !matches!(stream.next().await?, Step::End) {}
+            let data_bytes = stream.data_bytes();
+            return Ok(Received { path, data_bytes, present_bytes: data_bytes, was_resumed: true });
+        }
         let target = self.begin_receiving(name, spec, stream.header()).await?;
         let mut in_flight = VecDeque::new();
         let present = Rc::new(Cell::new(0));
@@ -96,9 +126,19 @@ impl Pool {
         }
         result?;
         self.end_receiving(&target, stream.header()).await?;
-        let path = SnapshotPath { volume: name.to_owned(), snapshot: stream.header().snapshot.clone() };
         let (data_bytes, present_bytes) = (stream.data_bytes(), present.get());
         Ok(Received { path, data_bytes, present_bytes, was_resumed: target.was_resumed })
+    }
+
+    /// True if a volume has the snapshot of a stream already, as the last one that it received.
+    fn has_received(&self, name: &str, header: &StreamHeader) -> Result<bool, PoolError> {
+        let record = self.0.manifest.borrow().volume(name).cloned();
+        let Some(record) = record.filter(|record| record.receiving.is_none()) else { return Ok(false) };
+        let Some(received) = record.received.filter(|of| of.snapshot_id == header.snapshot_id) else {
+            return Ok(false);
+        };
+        let log = self.log_with_snapshots(name)?;
+        Ok(number_of(&log, &header.snapshot).is_ok_and(|number| number == received.number))
     }
 
     async fn begin_receiving(
@@ -125,9 +165,9 @@ impl Pool {
             }
             Some(record) => match &record.receiving {
                 Some(receiving) => {
-                    let is_it = receiving.snapshot_id == header.snapshot_id
-                        && receiving.base.is_some() == header.base.is_some();
-                    if !is_it {
+                    if receiving.snapshot_id != header.snapshot_id
+                        || !self.continues_on_base(record, receiving, header)?
+                    {
                         return Err(of_other(&inner.name(), name, receiving).into());
                     }
                     true
@@ -139,6 +179,8 @@ impl Pool {
             },
         };
         let (volume, log) = self.open_log_volume(name)?;
+        let volume = volume.of_receiver();
+        volume.io.in_part.set(true);
         if volume.io.receives.replace(true) {
             return Err(StreamError::Running { pool: inner.name(), volume: name.to_owned() }.into());
         }
@@ -147,6 +189,23 @@ impl Pool {
         // Those of a caller that left.
         target.volume.until_writes_ended().await;
         Ok(target)
+    }
+
+    /// True if a stream that a volume has in part builds on what it then built on.
+    fn continues_on_base(
+        &self,
+        record: &VolumeRecord,
+        receiving: &ReceivingRecord,
+        header: &StreamHeader,
+    ) -> Result<bool, PoolError> {
+        let (base, base_id) = match (&receiving.base, &header.base) {
+            (None, None) => return Ok(true),
+            (Some(base), Some((base_id, _))) => (base, *base_id),
+            _ => return Ok(false),
+        };
+        let log = self.log_with_snapshots(&record.name)?;
+        let is_it = |number: u32| record.received == Some(ReceivedRecord { snapshot_id: base_id, number });
+        Ok(number_of(&log, base).is_ok_and(is_it))
     }
 
     /// Creates the volume of a whole stream.
@@ -176,7 +235,7 @@ impl Pool {
         let Some((base_id, base_name)) = &header.base else {
             return Err(PoolError::VolumeExists { pool, name: volume });
         };
-        self.volume(&volume)?;
+        let opened = self.volume(&volume)?;
         let log = self.log_with_snapshots(&volume)?;
         let snapshots = log.log().snapshots();
         let newest = snapshots.last().map(|snapshot| snapshot.name.clone());
@@ -200,6 +259,9 @@ impl Pool {
             let path = SnapshotPath { volume, snapshot: header.snapshot.clone() };
             return Err(PoolError::SnapshotExists { pool, path });
         }
+        // Those who opened the volume before do not write from here on.
+        let alone = OnlyReceiver::begin(opened);
+        alone.volume.until_writes_ended().await;
         let mut from = Some(0);
         while let Some(at) = from {
             let changes = log.log().changes(Some(&base), None, at).await.map_err(array_error)?;
@@ -210,7 +272,9 @@ impl Pool {
             from = changes.next_bytes;
         }
         let (id, receiving) = (record.id, receiving(header, Some(base)));
-        inner.change_volume(id, move |record| record.receiving = Some(receiving)).await
+        inner.change_volume(id, move |record| record.receiving = Some(receiving)).await?;
+        alone.stays();
+        Ok(())
     }
 
     /// Writes the ranges of a stream, all verified.
@@ -277,6 +341,7 @@ impl Pool {
                 (record.receiving, record.received) = (None, Some(received));
             })
             .await?;
+        target.volume.io.in_part.set(false);
         inner.session.before_acknowledgement().await?;
         Ok(())
     }
@@ -316,8 +381,9 @@ async fn write(
     present: Option<Rc<Cell<u64>>>,
 ) -> Result<(), ArrayError> {
     if let Some(present) = present {
-        let there = volume.read(offset_bytes, data.len()).await?;
-        if there.to_vec() == data.to_vec() {
+        // A block that cannot be read is written again.
+        let there = volume.read(offset_bytes, data.len()).await;
+        if there.is_ok_and(|there| there.to_vec() == data.to_vec()) {
             present.set(present.get() + data.len() as u64);
             return Ok(());
         }

@@ -78,8 +78,11 @@ impl Pool {
             Ok(Numbered { name: path.snapshot.clone(), number, _open: open })
         };
         let (newer, older) = (numbered(path)?, older.as_ref().map(numbered).transpose()?);
-        let id = |of: &Numbered| snapshot_id(self.id(), log.part(), of.number);
-        let created = log.log().snapshots().into_iter().find(|of| of.name == path.snapshot);
+        let all = log.log().snapshots();
+        let created_unix_ms = |of: &Numbered| {
+            all.iter().find(|snapshot| snapshot.name == of.name).map_or(0, |found| found.created_unix_ms)
+        };
+        let id = |of: &Numbered| snapshot_id(self.id(), log.part(), of.number, created_unix_ms(of));
         let manifest = inner.manifest.borrow();
         let of_part = manifest.volumes.iter().find(|record| record.part(log.part()).is_some());
         let record = of_part.expect("its log is open");
@@ -94,7 +97,7 @@ impl Pool {
             volume: path.volume.clone(),
             snapshot: path.snapshot.clone(),
             size_bytes: source.capacity_bytes(),
-            created_unix_ms: created.map_or(0, |snapshot| snapshot.created_unix_ms),
+            created_unix_ms: created_unix_ms(&newer),
             shape,
             reserve_percent: of_log.reserve_percent,
         };

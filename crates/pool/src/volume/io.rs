@@ -30,18 +30,21 @@ pub(crate) struct VolumeIo {
     pub direct: DirectGate,
     /// True while a stream is received.
     pub receives: Cell<bool>,
+    /// The volume has, or is about to get, a part of a stream: only its receiver uses it.
+    pub in_part: Cell<bool>,
 }
 
 impl Volume {
     /// Reads; whatever was never written is zeros.
     pub async fn read(&self, offset_bytes: u64, length: usize) -> Result<Buffer, ArrayError> {
         let in_flight = self.begin_request();
-        let result = match self.io.zones() {
-            None => {
+        let result = match (self.check_in_part(), self.io.zones()) {
+            (Err(error), _) => Err(error),
+            (_, None) => {
                 let array = self.io.array();
                 array.read(offset_bytes, length).await
             }
-            Some(zones) => Box::pin(zones.read(offset_bytes, length)).await,
+            (_, Some(zones)) => Box::pin(zones.read(offset_bytes, length)).await,
         };
         in_flight.ended(RequestKind::Read, length as u64, &result);
         result
@@ -51,12 +54,13 @@ impl Volume {
     pub async fn write(&self, offset_bytes: u64, data: Buffer, fua: bool) -> Result<(), ArrayError> {
         let length_bytes = data.len() as u64;
         let in_flight = self.begin_request();
-        let result = match self.io.zones() {
-            None => {
+        let result = match (self.check_in_part(), self.io.zones()) {
+            (Err(error), _) => Err(error),
+            (_, None) => {
                 let (array, _counted) = (self.io.array(), self.io.writes.count());
                 array.write(offset_bytes, data, fua).await
             }
-            Some(zones) => {
+            (_, Some(zones)) => {
                 let _counted = self.io.writes.count();
                 Box::pin(zones.write(offset_bytes, data, fua)).await
             }
@@ -130,8 +134,9 @@ impl Volume {
         length_bytes: u64,
     ) -> Result<(), ArrayError> {
         let in_flight = self.begin_request();
-        let result = match self.io.zones() {
-            None => {
+        let result = match (self.check_in_part(), self.io.zones()) {
+            (Err(error), _) => Err(error),
+            (_, None) => {
                 let (array, _counted) = (self.io.array(), self.io.writes.count());
                 let cleared = how.execute(&array, offset_bytes, length_bytes).await;
                 if let (Ok(()), Some(array)) = (&cleared, array.in_place()) {
@@ -139,7 +144,7 @@ impl Volume {
                 }
                 cleared
             }
-            Some(zones) => {
+            (_, Some(zones)) => {
                 let _counted = self.io.writes.count();
                 let release = async |array: &Sliced, start_bytes, length_bytes| {
                     self.pool.0.release_unused(self.id, array, start_bytes, length_bytes).await;
@@ -149,6 +154,14 @@ impl Volume {
         };
         in_flight.ended(kind, length_bytes, &result);
         result
+    }
+
+    /// Refuses requests to a volume that receives a stream, also of those who opened it before.
+    fn check_in_part(&self) -> Result<(), ArrayError> {
+        match self.io.in_part.get() && !self.receives {
+            true => Err(ArrayError::Log("the volume is receiving a stream".to_owned())),
+            false => Ok(()),
+        }
     }
 
     fn begin_request(&self) -> InFlight<'_> {
@@ -221,6 +234,7 @@ impl VolumeIo {
             load: LoadCounter::default(),
             direct: DirectGate::default(),
             receives: Cell::default(),
+            in_part: Cell::default(),
         })
     }
 

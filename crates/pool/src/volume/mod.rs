@@ -53,9 +53,16 @@ pub struct Volume {
     id: VolumeId,
     name: Rc<str>,
     pub(crate) io: Rc<VolumeIo>,
+    /// The handle of a receiver of a stream.
+    receives: bool,
 }
 
 impl Volume {
+    /// The handle of the receiver of a stream.
+    pub(crate) fn of_receiver(self) -> Self {
+        Self { receives: true, ..self }
+    }
+
     /// Its name in the pool.
     pub fn name(&self) -> &str {
         &self.name
@@ -182,7 +189,7 @@ impl Pool {
             });
         };
         let id = clone.map_or(record.id, |(_, clone)| clone.id);
-        Ok(Volume { pool: self.clone(), id, name: name.into(), io })
+        Ok(Volume { pool: self.clone(), id, name: name.into(), io, receives: false })
     }
 
     /// Refuses work that log volumes do not offer.
@@ -208,6 +215,10 @@ impl Pool {
                 clone.or(manifest.volume(name).map(|record| record.id)).expect("just found")
             }
         };
+        let io = inner.manifest.borrow().volume(name).and_then(|record| inner.volumes.io(record));
+        if io.is_some_and(|io| io.receives.get()) {
+            return Err(StreamError::Running { pool: inner.name(), volume: name.to_owned() }.into());
+        }
         self.check_has_no_snapshots(name)?;
         self.check_carries_no_clones(name)?;
         if inner.manifest.borrow().clone_named(name).is_some() {

@@ -133,10 +133,20 @@ impl Pool {
         if is_in_part {
             // Those of a receiver whose caller left.
             whole.until_writes_ended().await;
+            // Power may be cut between the two: with another base the stream is not continued.
+            let (id, to) = (whole.id(), path.snapshot.clone());
+            inner
+                .change_volume(id, move |record| {
+                    if let Some(receiving) = &mut record.receiving {
+                        receiving.base = Some(to);
+                    }
+                })
+                .await?;
         }
         log.log().roll_back(&path.snapshot, &newer).await.map_err(array_error)?;
         if is_in_part {
             inner.change_volume(whole.id(), |record| record.receiving = None).await?;
+            whole.io.in_part.set(false);
         }
         inner.session.before_acknowledgement().await?;
         let volume = &path.volume;
@@ -200,7 +210,7 @@ impl Pool {
         let number = u128::from(snapshot.log().snapshot_number().unwrap_or_default());
         let id = Id(snapshot.part().0 ^ (number + 1));
         let io = VolumeIo::plain(VolumeArray::Log(snapshot));
-        Ok(Volume { pool: self.clone(), id, name: path.to_string().into(), io })
+        Ok(Volume { pool: self.clone(), id, name: path.to_string().into(), io, receives: false })
     }
 
     /// The open log of a volume; fails for one that has no snapshots.

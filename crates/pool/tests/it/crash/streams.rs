@@ -119,6 +119,69 @@ fn cut_everywhere(is_second: bool) {
     assert!(in_part >= 4 && outcomes.len() - in_part >= 4, "{outcomes:?}");
 }
 
+/// Drives of a pool that has received two snapshots and a part of a third, and the stream of that.
+fn with_a_part() -> (Vec<Rc<MemoryDrive>>, Vec<u8>) {
+    let [whole, changed] = streams();
+    let images = before(None);
+    let life = Life::new();
+    let third = life.run(async {
+        let source = life.create(&as_drives(&memory_drives(4, 32)), &[]).await.unwrap();
+        received(&source, "v", &whole).await.unwrap();
+        received(&source, "v", &changed).await.unwrap();
+        fill(&source.volume("v").unwrap(), 3, SIZE / 2, CHANGED).await;
+        source.create_snapshots(&[path("v@three")]).await.unwrap();
+        let pool = life.open(&as_drives(&images)).await.unwrap();
+        received(&pool, "copy", &sent(&source, "v@one", None).await).await.unwrap();
+        received(&pool, "copy", &sent(&source, "v@two", Some("one")).await).await.unwrap();
+        let third = sent(&source, "v@three", Some("two")).await;
+        received(&pool, "copy", &third[..third.len() / 2]).await.unwrap_err();
+        pool.close().await.unwrap();
+        source.close().await.unwrap();
+        third
+    });
+    (images, third)
+}
+
+/// Cuts power at a write while a volume with a part goes back behind its base; true if it was done.
+fn rollback_cut_at(images: &[Rc<MemoryDrive>], third: &[u8], at: u64) -> bool {
+    let cut = Cut::over(images, at);
+    let life = Life::new();
+    let done = life.run(async {
+        let pool = life.open(&cut.drives(&life.context)).await.unwrap();
+        cut.arm(at);
+        pool.roll_back(&path("copy@one"), true).await.is_ok()
+    });
+    drop(life);
+    let what = format!("cut at write {at}");
+    let (life, left) = (Life::new(), cut.images());
+    life.run(async {
+        let pool = life.open(&as_drives(&left)).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        judge(&pool, "copy@one", false, &what).await;
+        match received(&pool, "copy", third).await {
+            Ok(_) => {
+                assert!(!done, "{what}: it has gone back");
+                judge(&pool, "copy@two", true, &what).await;
+                let volume = pool.volume("copy").unwrap();
+                assert_eq!(holds(&volume, 3, SIZE / 2, CHANGED).await, Ok(()), "{what}");
+                assert_eq!(holds(&volume, 2, 0, CHANGED).await, Ok(()), "{what}");
+            }
+            Err(_) => {
+                pool.roll_back(&path("copy@one"), true).await.unwrap_or_else(|e| panic!("{what}: {e}"));
+                judge(&pool, "copy", false, &what).await;
+            }
+        }
+        pool.close().await.unwrap();
+    });
+    done
+}
+
+#[test]
+fn rollback_behind_a_base_survives_cuts() {
+    let (images, third) = with_a_part();
+    let writes = (1..).find(|at| rollback_cut_at(&images, &third, *at)).expect("it ends");
+    assert!(writes > 6, "{writes}");
+}
+
 test_cases! {
     receiving_survives_a_cut_at_each_write = cut_everywhere {
         of_a_whole_stream: false,

@@ -4,7 +4,7 @@
 use std::io;
 
 use stripewise_array::ArrayError;
-use stripewise_drive::{Buffer, MemoryDrive, SplitMix64};
+use stripewise_drive::{Buffer, Drive, MemoryDrive, SplitMix64};
 use stripewise_layout::LayoutSpec;
 use stripewise_pool::{
     IncomingStream, Pool, PoolError, ReceiveSpec, Received, StreamError, Volume, VolumeSpec, fuzzing,
@@ -255,7 +255,10 @@ fn streams_for_other_volumes_are_refused() {
         let generation = pool.generation();
         let refused = async |name: &str, bytes: &[u8]| received(&pool, name, bytes).await.unwrap_err();
         assert!(matches!(refused("none", &changed).await, PoolError::NoSuchVolume { .. }));
-        assert!(matches!(refused("v", &whole).await, PoolError::VolumeExists { .. }));
+        assert!(matches!(refused("own", &whole).await, PoolError::VolumeExists { .. }));
+        // A caller that did not see the end of it repeats it.
+        let again = received(&pool, "v", &whole).await.unwrap();
+        assert!(again.was_resumed && again.present_bytes == again.data_bytes);
         assert!(matches!(refused("plain", &changed).await, PoolError::WithoutSnapshots { .. }));
         assert!(matches!(refused("a b", &whole).await, PoolError::BadName { what: "volume", .. }));
         let other_base = |error: PoolError| {
@@ -310,6 +313,96 @@ fn one_stream_at_a_time_is_received_by_a_volume() {
         let refused = refused.into_inner();
         assert!(matches!(refused[..], [Err(PoolError::Stream(StreamError::Running { .. }))]), "{refused:?}");
         assert!(is_same(&source, "v@one", &pool, "v").await);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn earlier_users_do_not_write_into_a_stream() {
+    let (from, to) = (memory_drives(4, 64), memory_drives(4, 64));
+    let life = Life::new();
+    life.run(async {
+        let source = source(&life, &from).await;
+        let (whole, changed) =
+            (sent(&source, "v@one", None).await, sent(&source, "v@two", Some("one")).await);
+        let pool = target(&life, &to).await;
+        received(&pool, "v", &whole).await.unwrap();
+        let earlier = pool.volume("v").unwrap();
+        let half = &changed[..changed.len() / 2];
+        stream_error(received(&pool, "v", half).await);
+        // Also while no command is receiving.
+        let write = earlier.write(3 * MIB, Buffer::from_bytes(&[7; 4096]), false).await;
+        assert!(matches!(write, Err(ArrayError::Log(_))), "{write:?}");
+        assert!(earlier.read(0, 4096).await.is_err() && earlier.discard(0, 4096).await.is_err());
+        received(&pool, "v", &changed).await.unwrap();
+        assert!(is_same(&source, "v@two", &pool, "v").await);
+        // It is served again, to all.
+        earlier.write(3 * MIB, Buffer::from_bytes(&[7; 4096]), false).await.unwrap();
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn streams_go_on_from_their_own_base_alone() {
+    let (from, to) = (memory_drives(4, 64), memory_drives(4, 64));
+    let life = Life::new();
+    life.run(async {
+        let source = source(&life, &from).await;
+        source.create_snapshots(&[path("v@three")]).await.unwrap();
+        let whole = sent(&source, "v@one", None).await;
+        let from_one = sent(&source, "v@three", Some("one")).await;
+        let from_two = sent(&source, "v@three", Some("two")).await;
+        let pool = target(&life, &to).await;
+        received(&pool, "v", &whole).await.unwrap();
+        stream_error(received(&pool, "v", &from_one[..from_one.len() / 2]).await);
+        let other = stream_error(received(&pool, "v", &from_two).await);
+        assert!(matches!(other, StreamError::OfOther { .. }), "{other:?}");
+        received(&pool, "v", &from_one).await.unwrap();
+        assert!(is_same(&source, "v@three", &pool, "v").await);
+        pool.close().await.unwrap();
+    });
+}
+
+#[test]
+fn snapshots_of_a_restored_pool_are_others() {
+    let (from, to) = (memory_drives(4, 64), memory_drives(4, 64));
+    let life = Life::new();
+    life.run(async {
+        let pool = Pool::create(&life.context, &life.buffers, spec("from", &as_drives(&from), &[]));
+        let pool = pool.await.unwrap();
+        pool.create_volume(log_spec("v", SIZE)).await.unwrap();
+        pool.close().await.unwrap();
+        let copies: Vec<_> = from.iter().map(|drive| drive.duplicate(&drive.info().label)).collect();
+        let target = target(&life, &to).await;
+        let at_one = async |drives: &[std::rc::Rc<MemoryDrive>], seed: u64| {
+            let pool = life.open(&as_drives(drives)).await.unwrap();
+            fill(&pool.volume("v").unwrap(), seed, 0, MIB).await;
+            pool.create_snapshots(&[path("v@one")]).await.unwrap();
+            pool
+        };
+        let pool = at_one(&from, 1).await;
+        received(&target, "v", &sent(&pool, "v@one", None).await).await.unwrap();
+        pool.close().await.unwrap();
+        life.context.sleep_ns(1_000_000_000).await;
+        let pool = at_one(&copies, 2).await;
+        pool.create_snapshots(&[path("v@two")]).await.unwrap();
+        let changed = sent(&pool, "v@two", Some("one")).await;
+        let other = stream_error(received(&target, "v", &changed).await);
+        assert!(matches!(other, StreamError::OtherBase { .. }), "{other:?}");
+        pool.close().await.unwrap();
+        target.close().await.unwrap();
+    });
+}
+
+#[test]
+fn logs_larger_than_any_drives_are_refused() {
+    let (life, drives) = (Life::new(), memory_drives(4, 64));
+    life.run(async {
+        let pool = target(&life, &drives).await;
+        for shift in [40, 57, 58, 59, 60] {
+            let made = pool.create_volume(log_spec("v", 1 << shift)).await.map(drop);
+            assert!(matches!(made, Err(PoolError::NoSpace { .. })), "2^{shift}: {made:?}");
+        }
         pool.close().await.unwrap();
     });
 }
