@@ -1,8 +1,9 @@
 #!/bin/sh
-# A Linux guest in QEMU, in software, whose disks are volumes over vhost-user: an in-place volume, a log volume and a snapshot. What it
-# does is scripts/vhost-guest/init. Meanwhile the daemon is killed and started again, a drive fails and comes back, a volume grows. At the
-# end both sides must see the same bytes, and a scrub nothing wrong. The kernel comes as a package of Debian into a folder that is kept; the
-# guest's programs are this system's. Needs no root.
+# A Linux guest in QEMU, in software, whose disks are volumes over vhost-user: an in-place volume, a
+# log volume and a snapshot. What it does is scripts/vhost-guest/init. Meanwhile the daemon is
+# killed and started again, a drive fails and comes back, a volume grows. At the end both sides must
+# see the same bytes, and a scrub nothing wrong. The kernel comes as a package of Debian into a
+# folder that is kept; the guest's programs are this system's. Needs no root.
 #
 # usage: scripts/guest-vhost.sh PATH-TO-STRIPEWISE [SECONDS [FOLDER-FOR-THE-KERNEL]]
 set -eu
@@ -20,7 +21,8 @@ fail() {
 }
 programs="mke2fs e2fsck resize2fs blkdiscard fstrim fio"
 for program in qemu-system-x86_64 cpio apt-get dpkg-deb $programs; do
-    command -v "$program" >/dev/null || fail "there is no $program, which the guest needs" "scripts/need.sh guest"
+    command -v "$program" >/dev/null \
+        || fail "there is no $program, which the guest needs" "scripts/need.sh guest"
 done
 [ "$(uname -m)" = x86_64 ] || fail "the guest's programs are this system's, and its kernel is one for x86-64"
 [ -x "$stripewise" ] || fail "$stripewise is no program" "make build"
@@ -38,7 +40,7 @@ trap clean_up EXIT
 trap 'exit 1' INT TERM
 end_s=$(($(date +%s) + limit_s))
 
-# --- the guest: a kernel with its modules for the disks, busybox, and programs of this system ----------------------------------
+# --- the guest: a kernel with its modules for the disks, busybox, and programs of this system -----
 if [ ! -e "$kept/ready" ]; then
     echo "fetching the guest's kernel into $kept (once, 30 MB)"
     mkdir -p "$kept"
@@ -72,7 +74,7 @@ ln -s mke2fs "$root/bin/mkfs.ext4"
 (cd "$root" && find . | cpio --quiet -o -H newc) >"$work/initrd"
 rm -rf "$root"
 
-# --- the daemon and the machine ------------------------------------------------------------------------------------------------
+# --- the daemon and the machine -------------------------------------------------------------------
 export STRIPEWISE_HOME="$work/home"
 mkdir "$STRIPEWISE_HOME"
 sw() { "$stripewise" --quiet "$@"; }
@@ -170,7 +172,7 @@ said 'size 268435456' || give_up "the guest should see a disk of 256 MiB"
 { wait "$machine" || true; } 2>/dev/null
 machine=
 
-# --- what the guest saw is what the volumes hold ----------------------------------------------------------------------------------
+# --- what the guest saw is what the volumes hold --------------------------------------------------
 for disk in vm:268435456 log:134217728 log@before:134217728; do
     name=tank/${disk%:*}
     there=$(tr -d '\r' <"$work/console" | awk -v name="$name" '$1 == "GUEST" && $2 == "contents" && $3 == name { print $4 }')

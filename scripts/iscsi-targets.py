@@ -21,7 +21,8 @@ def fail(message, hint):
 
 def volumes(program, pool):
     """Volumes of the pool, as the program lists them."""
-    listed = subprocess.run([program, "--quiet", "volume", "list", pool, "--json"], stdout=subprocess.PIPE, check=False)
+    command = [program, "--quiet", "volume", "list", pool, "--json"]
+    listed = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if listed.returncode != 0:
         fail(f"`{program} volume list {pool}` failed", "is the name of the pool right?")
     return {volume["name"]: volume for volume in json.loads(listed.stdout)["volumes"]}
@@ -31,16 +32,19 @@ def target(arguments, name, volume):
     """The part of the configuration that is one volume."""
     path = os.path.join(os.path.abspath(arguments.folder), name)
     if not os.path.isfile(path):
-        fail(f"{path} is not there", "FOLDER is where the pool's volumes are files: `stripewise mount` or `serve --fuse`")
+        fail(f"{path} is not there",
+             "FOLDER is where the pool's volumes are files: `stripewise mount` or `serve --fuse`")
     if re.search(r"[\s<>#\"]", path):
-        fail(f"tgt cannot read the path {path} from a file", "mount in a folder without spaces, quotes, <, > and #")
+        fail(f"tgt cannot read the path {path} from a file",
+             "mount in a folder without spaces, quotes, <, > and #")
     is_read_only = "@" in name
     block_bytes = 4096 if volume["log"] else 512
     # 36 characters at most; a snapshot's own follow its volume's.
     identity = volume["id"].replace("-", "")[:16] + ("-" + name.split("@")[1] if is_read_only else "")
     iqn = f"{arguments.prefix}:{arguments.pool}.{name}".lower()
     if re.search(r"[^a-z0-9.:@-]", iqn):
-        fail(f"{iqn} is no name for a target", "names of volumes for iSCSI have letters, digits, `.` and `-` only")
+        fail(f"{iqn} is no name for a target",
+             "names of volumes for iSCSI have letters, digits, `.` and `-` only")
     lines = [
         f"<target {iqn.replace('@', ':')}>",
         f"    <backing-store {path}>",
@@ -60,8 +64,10 @@ def target(arguments, name, volume):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--program", default="stripewise")
-    parser.add_argument("--prefix", default="iqn.2026-01.local.stripewise", help="beginning of the targets' names")
-    parser.add_argument("--initiator", action="append", default=[], help="address that may connect; default: all")
+    parser.add_argument("--prefix", default="iqn.2026-01.local.stripewise",
+                        help="beginning of the targets' names")
+    parser.add_argument("--initiator", action="append", default=[],
+                        help="address that may connect; default: all")
     parser.add_argument("folder")
     parser.add_argument("pool")
     parser.add_argument("volume", nargs="*")
