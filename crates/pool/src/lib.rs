@@ -94,7 +94,7 @@ pub use manifest::host_use::{Host, HostUse};
 pub use manifest::ids::{DriveId, Id, PoolId, VolumeId};
 pub use manifest::slice_record::MOST_SLICES;
 pub use manifest::snapshot_path::SnapshotPath;
-pub use manifest::snapshot_schedule::{MOST_KEPT, SnapshotSchedule};
+pub use manifest::snapshot_schedule::{MOST_KEPT, SnapshotSchedule, date};
 pub use manifest::volume_record::{Pin, RESERVE_PERCENT, USUAL_RESERVE_PERCENT};
 pub use membership::inspect::{DriveLabel, LabelDrive, LabelVolume, identify, inspect};
 pub use membership::new_identity::give_new_identity;

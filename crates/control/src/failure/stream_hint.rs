@@ -29,9 +29,9 @@ pub(super) fn stream_hint(error: &StreamError) -> Option<String> {
             format!("wait until it ends: `stripewise volume show {pool}/{volume}`")
         }
         StreamError::OtherBase { pool, volume, newest: Some(newest), .. } => format!(
-            "its newest snapshot is {newest}: if it was the last one received, send from its source; if a later \
-             one was taken here, `stripewise snapshot rollback -r {pool}/{volume}@…` to the one received last; \
-             otherwise receive a whole stream into a new volume"
+            "its newest snapshot is {newest}: if it was the last one received, send from its source; if a \
+             later one was taken here, `stripewise snapshot rollback -r {pool}/{volume}@…` to the one \
+             received last; otherwise receive a whole stream into a new volume"
         ),
         StreamError::OtherBase { .. } => {
             "it has no snapshots: receive a whole stream into a new volume".to_owned()

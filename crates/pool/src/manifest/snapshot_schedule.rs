@@ -99,7 +99,7 @@ impl Period {
 
 /// Year, month and day of a number of days since 1970-01-01. Years are counted from March, so that
 /// the leap day comes last.
-fn date(days: u64) -> (u64, u64, u64) {
+pub fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

@@ -69,7 +69,8 @@ pub enum StreamError {
     },
     /// The volume has a part of another stream.
     #[error(
-        "volume {volume} of pool {pool} holds a part of another stream, of its snapshot {snapshot}; nothing was changed"
+        "volume {volume} of pool {pool} holds a part of another stream, of its snapshot {snapshot}; \
+         nothing was changed"
     )]
     OfOther {
         /// The pool.
@@ -91,7 +92,8 @@ pub enum StreamError {
     },
     /// The stream builds on another snapshot than the volume's newest.
     #[error(
-        "the stream builds on snapshot {source_base}, which volume {volume} of pool {pool} did not receive last, or has newer snapshots than"
+        "the stream builds on snapshot {source_base}, which volume {volume} of pool {pool} did not receive \
+         last, or has newer snapshots than"
     )]
     OtherBase {
         /// The pool.

@@ -169,7 +169,8 @@ pub(super) fn notice_in_words(notice: &Notice) -> String {
         Notice::SpareInUse(takeover) => spare_in_use(takeover),
         Notice::CannotEmpty { why } => why.clone(),
         Notice::HalfReceived { volume, snapshot, base } => format!(
-            "volume {volume} is not served: it holds a part of the stream of snapshot {snapshot}; send that again, or {}",
+            "volume {volume} is not served: it holds a part of the stream of snapshot {snapshot}; send that \
+             again, or {}",
             match base {
                 Some(base) => format!("roll back to {volume}@{base}"),
                 None => "delete the volume".to_owned(),
@@ -374,7 +375,8 @@ mod tests {
                     snapshot: "b".to_owned(),
                     base: Some("a".to_owned()),
                 },
-                "volume v is not served: it holds a part of the stream of snapshot b; send that again, or roll back to v@a",
+                "volume v is not served: it holds a part of the stream of snapshot b; send that again, or \
+                 roll back to v@a",
             ),
             (
                 Notice::JournalAreasGone { volume: "v".to_owned(), areas: 1 },

@@ -14,8 +14,8 @@ pub async fn run(asked: &CloneSnapshot, control: &Control) -> Result<Response> {
     let (snapshot, name) = (&asked.snapshot, &asked.target);
     if snapshot.volume.pool != name.pool {
         return Err(Failure::usage(format!("{snapshot} and {name} are of different pools")).hint(format!(
-            "a clone is in the pool of its snapshot; to copy it: `stripewise snapshot send {snapshot} | stripewise \
-             snapshot receive {name}`"
+            "a clone is in the pool of its snapshot; to copy it: `stripewise snapshot send {snapshot} | \
+             stripewise snapshot receive {name}`"
         )));
     }
     let what = format!("cannot clone snapshot `{snapshot}`");

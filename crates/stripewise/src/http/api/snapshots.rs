@@ -140,8 +140,8 @@ pub(super) struct NewClone {
 }
 
 /// Creates a volume that begins as a snapshot and shares its blocks.
-#[utoipa::path(post, path = "/api/v1/pools/{pool}/volumes/{volume}/snapshots/{snapshot}/clone", request_body = NewClone,
-    responses((status = 200, body = VolumeChanged), (status = 409, body = Problem)))]
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/volumes/{volume}/snapshots/{snapshot}/clone",
+    request_body = NewClone, responses((status = 200, body = VolumeChanged), (status = 409, body = Problem)))]
 pub(super) async fn clone_snapshot(
     api: Api,
     Path(NamedSnapshot(snapshot)): Path<NamedSnapshot>,
